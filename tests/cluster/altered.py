@@ -20,7 +20,7 @@ from kai_sched.cluster.reflector import Reflector, ReflectorTimings
 from kai_sched.cycle.run import run_cycle
 from kai_sched.operator import app, kopf_frame, process
 from kai_sched.operator.clock import Clock, SteadyWall
-from kai_sched.operator.cycle import loop as cycle_loop
+from kai_sched.operator.cycle.loop import CycleLoop
 from kai_sched.operator.http import pages
 from kai_sched.operator.kopf_frame import kopf_settings
 
@@ -45,7 +45,7 @@ def busy(seconds: float) -> None:
                 pass
         return run_cycle(cluster, *arguments)
 
-    cycle_loop.run_cycle = slow_cycle
+    app.CycleLoop = partial(CycleLoop, run=slow_cycle)  # type: ignore[assignment, misc]
 
 
 def hasty(seconds: float) -> None:

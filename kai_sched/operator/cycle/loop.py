@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
-from kai_sched.cycle.quarantine import Outcome, Quarantine
+from kai_sched.cycle.quarantine import Outcome, Quarantine, Run
 from kai_sched.cycle.run import run_cycle
 from kai_sched.model.claims.selectors import SelectorQuestion
 from kai_sched.model.config import Config
@@ -26,7 +26,7 @@ from kai_sched.operator.delivery.group_retries import GroupRetries, partial_grou
 
 PAUSE_MIN_S = 0.005
 PAUSE_MAX_S = 1.0
-STANDBY_S = 10.0
+STANDBY_S = 10.0  # the longest rest of a standby between two cycles
 DEADLINE_MAX_S = 60.0  # the longest wait for a deadline; a jump of a clock delays a cycle by no more than this
 LATE_S = 0.05  # the wait after a deadline, so that one cycle handles deadlines that are close together
 
@@ -73,8 +73,8 @@ class CycleLoop:
         Hears of cycles that fail, and of objects that are left out.
     clock
         The time.
-    standby_s
-        How long a standby rests between two cycles at most.
+    run
+        Computes a cycle.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class CycleLoop:
         executor: Executor,
         health: CycleHealth,
         clock: Clock,
-        standby_s: float = STANDBY_S,
+        run: Run = run_cycle,
     ) -> None:
         self._views = views
         self._config = config
@@ -95,9 +95,7 @@ class CycleLoop:
         self._executor = executor
         self._health = health
         self._clock = clock
-        self._standby_s = standby_s
-        # by the name, which tests replace
-        self._quarantine = Quarantine(lambda *arguments: run_cycle(*arguments))
+        self._quarantine = Quarantine(run)
         self._thread = ThreadPoolExecutor(1, "solver")
         self._turned_at = clock.monotonic()  # when the last cycle chose who waits
         self._due: float | None = None  # when time alone may change the decisions (monotonic)
@@ -157,7 +155,7 @@ class CycleLoop:
         self._leads = False
         self._trigger.stand_by()
         await self._decide(NO_HINTS)
-        return self._standby_s
+        return STANDBY_S
 
     async def _begin_to_lead(self) -> None:
         """The leader before may have crashed while it bound a gang: the rest of that gang goes first."""

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kai_sched.cluster.pod_binder import BindFailure
+from kai_sched.cycle.quarantine import Run
+from kai_sched.cycle.run import run_cycle
 from kai_sched.model.config import Config
 from kai_sched.model.read.kinds import QUEUE, Kind
 from kai_sched.model.store import Cluster, Store
@@ -116,12 +118,16 @@ class Reports:
 
 
 class World:
-    """A sink and a loop over it; ``time`` and ``wall_ns`` are what its clock says, ``leads`` whether it may act."""
+    """A sink and a loop over it; ``time`` and ``wall_ns`` are what its clock says, ``leads`` whether it may act.
 
-    def __init__(self, standby_s: float = 10.0, health: CycleHealth | None = None) -> None:
+    ``run`` computes each cycle; tests replace it.
+    """
+
+    def __init__(self, health: CycleHealth | None = None) -> None:
         self.time = 1000.0
         self.wall_ns = 1_800_000_000 * 10**9
         self.leads = True
+        self.run: Run = run_cycle
         self.store = Store()
         self.hands, self.reports = Hands(), Reports()
         self.decided, self.failures = self.reports.cycles, self.reports.failures
@@ -151,7 +157,7 @@ class World:
             executor,
             health or CycleHealth(Metrics(), lambda _: None, lambda: False, ("", ""), clock.monotonic),
             clock,
-            standby_s,
+            lambda *arguments: self.run(*arguments),
         )
         self.sink.changed(QUEUE, raw_queue("org"))
         self.sink.changed(QUEUE, raw_queue("team", parent="org"))

@@ -14,7 +14,6 @@ from kai_sched.model.objects import Pod
 from kai_sched.model.read.kinds import POD
 from kai_sched.model.store import Cluster
 from kai_sched.operator.cycle import health as cycle_health
-from kai_sched.operator.cycle import loop as cycle_loop
 from kai_sched.operator.cycle.health import CycleHealth
 from kai_sched.plan.effects import Bind, Emit, Ref
 from kai_sched.telemetry.metrics import Metrics
@@ -101,7 +100,7 @@ def test_a_process_whose_cycles_fail_counts_as_dead_in_the_end() -> None:
     assert ear.troubles.problem() == "", "fewer than ten"
 
 
-def break_with(monkeypatch: pytest.MonkeyPatch, breaks: Callable[[Cluster], bool]) -> list[int]:
+def break_with(world: World, breaks: Callable[[Cluster], bool]) -> list[int]:
     """Let cycles raise while that holds; returns a list that grows with each cycle."""
     runs: list[int] = []
 
@@ -111,14 +110,12 @@ def break_with(monkeypatch: pytest.MonkeyPatch, breaks: Callable[[Cluster], bool
             raise ArithmeticError("by the test")
         return run_cycle(view, *arguments)
 
-    monkeypatch.setattr(cycle_loop, "run_cycle", run)
+    world.run = run
     return runs
 
 
-async def test_a_pod_that_breaks_cycles_is_left_out_and_told_once(
-    world: World, ear: Ear, logs: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    break_with(monkeypatch, lambda view: "ml/bad" in view.pods and view.pods["ml/bad"].created_ns == 0)
+async def test_a_pod_that_breaks_cycles_is_left_out_and_told_once(world: World, ear: Ear, logs: list[Any]) -> None:
+    break_with(world, lambda view: "ml/bad" in view.pods and view.pods["ml/bad"].created_ns == 0)
     async with running(world):
         world.put(POD, raw_pod("bad"), raw_pod("good"))
         await until(lambda: world.hands.pods == ["ml/good"])
@@ -139,9 +136,9 @@ async def test_a_pod_that_breaks_cycles_is_left_out_and_told_once(
     assert values(ear.metrics, "kai_cycle_failures_total") == {(): 0.0}
 
 
-async def test_what_is_left_out_is_tried_again_without_news(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_left_out_is_tried_again_without_news(world: World) -> None:
     broken = [True]
-    break_with(monkeypatch, lambda view: broken[0] and "ml/bad" in view.pods)
+    break_with(world, lambda view: broken[0] and "ml/bad" in view.pods)
     async with running(world):
         world.put(POD, raw_pod("bad"), raw_pod("good"))
         await until(lambda: world.hands.pods == ["ml/good"])
@@ -154,11 +151,9 @@ async def test_what_is_left_out_is_tried_again_without_news(world: World, monkey
         await until(lambda: sorted(world.hands.pods) == ["ml/bad", "ml/good"])
 
 
-async def test_the_room_of_a_pod_that_breaks_cycles_is_not_given_away(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_room_of_a_pod_that_breaks_cycles_is_not_given_away(world: World) -> None:
     """The node is full, and stays so: in the failed cycle, in the ones after it, and after a restart."""
-    break_with(monkeypatch, lambda view: bool(getattr(view.pods.get("ml/holder"), "labels", None)))
+    break_with(world, lambda view: bool(getattr(view.pods.get("ml/holder"), "labels", None)))
     for _ in range(2):
         world.put(POD, raw_pod("holder", gpus=2, node="n1", scheduler="other", phase="Running"))
         world.put(POD, raw_pod("new", gpus=2))
@@ -171,14 +166,12 @@ async def test_the_room_of_a_pod_that_breaks_cycles_is_not_given_away(
         world.put(NODE, raw_node("n1", gpus=2))
 
 
-async def test_a_lease_lost_during_the_search_ends_it_without_effect(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_lease_lost_during_the_search_ends_it_without_effect(world: World) -> None:
     def breaks(view: Cluster) -> bool:
         world.leads = world.leads and "ml/bad" not in view.pods
         return "ml/bad" in view.pods
 
-    runs = break_with(monkeypatch, breaks)
+    runs = break_with(world, breaks)
     async with running(world):
         await next_cycle(world)
         world.put(POD, raw_pod("bad"), raw_pod("good"))

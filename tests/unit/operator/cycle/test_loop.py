@@ -18,7 +18,6 @@ from kai_sched.model.hints import SchedulingHints
 from kai_sched.model.read.kinds import POD, POD_GROUP
 from kai_sched.operator import cycle_trigger
 from kai_sched.operator.cycle import health as cycle_health
-from kai_sched.operator.cycle import loop as cycle_loop
 from kai_sched.operator.delivery.group_retries import BACKOFF_MAX_S, GroupRetries
 from kai_sched.plan.effects import Bind
 from kai_sched.plan.result import CycleResult
@@ -165,14 +164,14 @@ async def test_a_gang_that_a_previous_leader_bound_in_part_is_bound_first(world:
         assert world.hands.pods == ["ml/b"]
 
 
-async def test_a_standby_decides_and_does_nothing_until_it_leads(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_standby_decides_and_does_nothing_until_it_leads(world: World) -> None:
     world.leads, cycles = False, []
 
     def counted(*arguments: Any) -> Any:
         cycles.append(1)
         return run_cycle(*arguments)
 
-    monkeypatch.setattr(cycle_loop, "run_cycle", counted)
+    world.run = counted
     world.put(POD, raw_pod("a"))
     async with running(world):
         await until(lambda: bool(cycles))
@@ -183,7 +182,7 @@ async def test_a_standby_decides_and_does_nothing_until_it_leads(world: World, m
         await until(lambda: sorted(world.hands.pods) == ["ml/a", "ml/b"])
 
 
-def before_the_result(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def before_the_result(world: World, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Do this in the event loop while the solver computes, once."""
     events, done = asyncio.get_running_loop(), []
 
@@ -194,19 +193,17 @@ def before_the_result(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Corouti
             asyncio.run_coroutine_threadsafe(act(), events).result(30)
         return result
 
-    monkeypatch.setattr(cycle_loop, "run_cycle", run)
+    world.run = run
 
 
-async def test_a_lease_lost_during_the_cycle_ends_it_without_effect(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_lease_lost_during_the_cycle_ends_it_without_effect(world: World) -> None:
     lost = asyncio.Event()
 
     async def lose() -> None:
         world.leads = False
         lost.set()
 
-    before_the_result(monkeypatch, lose)
+    before_the_result(world, lose)
     async with running(world):
         world.put(POD, raw_pod("a"))
         await lost.wait()
@@ -216,13 +213,11 @@ async def test_a_lease_lost_during_the_cycle_ends_it_without_effect(
         assert world.hands.groups == [[Bind("ml/a", "a", "n1")]]
 
 
-async def test_of_a_gang_that_lost_a_pod_during_the_cycle_nothing_is_bound(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_of_a_gang_that_lost_a_pod_during_the_cycle_nothing_is_bound(world: World) -> None:
     async def delete() -> None:
         world.sink.deleted(POD, raw_pod("b", version=5, **GANG))
 
-    before_the_result(monkeypatch, delete)
+    before_the_result(world, delete)
     async with running(world):
         world.put(POD_GROUP, raw_group("gang", 2))
         world.put(POD, *(raw_pod(name, **GANG) for name in "ab"))
@@ -242,7 +237,7 @@ async def test_a_cycle_that_fails_is_run_again(world: World, monkeypatch: pytest
             raise failure
         return run_cycle(*arguments)
 
-    monkeypatch.setattr(cycle_loop, "run_cycle", run)
+    world.run = run
     async with running(world):
         world.put(POD, raw_pod("a"))
         await until(lambda: world.hands.pods == ["ml/a"])
@@ -322,7 +317,7 @@ async def test_a_promise_on_free_room_is_kept_without_news(world: World, monkeyp
     assert {bind.pod: bind.node for group in world.hands.groups for bind in group} == {"ml/a": "n2", "ml/b": "n1"}
 
 
-async def test_searches_that_were_cut_go_on_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_searches_that_were_cut_go_on_at_once(world: World) -> None:
     """Without news, until each group has had its turn; then it is quiet."""
     told: list[SchedulingHints] = []
 
@@ -335,7 +330,7 @@ async def test_searches_that_were_cut_go_on_at_once(world: World, monkeypatch: p
 
     async with running(world):
         await next_cycle(world)
-        monkeypatch.setattr(cycle_loop, "run_cycle", cut)
+        world.run = cut
         world.trigger.request()
         await until(lambda: len(told) == 3)
         await asyncio.sleep(0.05)
