@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kai_sched.api import names
+from kai_sched.api.queue import QueueStatus
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Queue
 from kai_sched.plan import reasons
@@ -17,7 +18,11 @@ from kai_sched.reconcile.status.queue_status import queue_findings, queue_status
 from kai_sched.reconcile.status.shown_objects import Finding, ShownObject, ShownObjects, patch_findings
 from kai_sched.reconcile.status.write_throttle import Content
 
-AMOUNTS = ("allocated", "allocatedNonPreemptible", "requested", "fairShare")
+# Fields of the status that are not amounts: conditions are findings, and a change of children is written at once.
+_OTHERS = ("conditions", "childQueues")
+AMOUNTS = tuple(
+    field.alias for field in QueueStatus.model_fields.values() if field.alias and field.alias not in _OTHERS
+)
 _TYPES = frozenset({names.ORPHAN, names.INVALID})
 
 

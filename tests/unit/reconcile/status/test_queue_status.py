@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from kai_sched.api.queue import QueueStatus
 from kai_sched.model.config import Config
 from kai_sched.model.objects import GpuShare, Object, Phase, PriorityClass, Shape
 from kai_sched.model.store import Cluster
 from kai_sched.plan.result import QueueState
+from kai_sched.reconcile.status.queue_reconciler import AMOUNTS
 from kai_sched.reconcile.status.queue_status import queue_findings, queue_statuses
 from kai_sched.reconcile.status.usage import QueueUsage
 from tests.unit.reconcile.cases import (
@@ -50,6 +52,20 @@ def test_sums_climb_all_levels_at_once() -> None:
         "team": {"allocated": ONE, "requested": two},
         "idle": {},
     }
+
+
+def test_each_field_of_the_status_is_filled_and_a_reason_to_write() -> None:
+    """A field of the CRD that the reconciler does not compare would be written only when another one changes."""
+    fields = {field.alias or name for name, field in QueueStatus.model_fields.items()} - {"conditions"}
+    found = statuses(
+        queue("top"),
+        queue("team", "top"),
+        pod_group("run", preemptible=False),
+        pod("run-0", "run", "node-1"),
+        states=(queue_state("top", (1000.0, 2e9, 3.0)),),
+    )
+    assert found["top"].keys() == fields
+    assert {"childQueues", *AMOUNTS} == fields
 
 
 @pytest.mark.parametrize(
