@@ -17,7 +17,8 @@ from kai_sched.model.constraints import NodeSelector, Taint, Toleration
 from kai_sched.model.keys import ObjectKey, object_key, split_key
 from kai_sched.model.resources import GPU, MIG_PREFIX, canonical
 
-# The most consumers of a claim, and the most devices of one allocation, that the API server takes.
+# The most consumers of a claim, and the most devices of one allocation, that the API server takes. The solver, which
+# may not import this module, has the same numbers in ``solver.kernels.claims.search``.
 CONSUMERS_MAX = 256
 RESULTS_MAX = 32
 EXTENDED_PREFIX = "deviceclass.resource.kubernetes.io/"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.claims.devices import is_free_at, use_later, use_now
-from kai_sched.solver.kernels.claims.search import USERS_MAX, is_allocated
+from kai_sched.solver.kernels.claims.search import CONSUMERS_MAX, is_allocated
 from kai_sched.solver.kernels.undo import add_integer, rollback, set_integer, touch_all
 from kai_sched.solver.state import Context
 
@@ -80,7 +80,7 @@ def count_user(i: int, sign: int, ctx: Context) -> None:
     """Count one user more (``sign`` 1) or less (-1) of claim ``i`` later, ``users_later`` (I,), by the undo log."""
     add_integer(ctx.state.at.users_later + i, sign, ctx)
     users = ctx.snapshot.dra_claims.others[i] + ctx.state.claims.users_later[i]
-    if users == (USERS_MAX if sign > 0 else USERS_MAX - 1):
+    if users == (CONSUMERS_MAX if sign > 0 else CONSUMERS_MAX - 1):
         note_elsewhere(ctx)
 
 

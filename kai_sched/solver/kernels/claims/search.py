@@ -27,8 +27,10 @@ from kai_sched.solver.kernels.devices import LATER, NEVER, NOW
 from kai_sched.solver.kernels.undo import rollback
 from kai_sched.solver.state import Context
 
-USERS_MAX = 256  # consumers of a claim, and devices of one, that the API server takes
-DEVICES_MAX = 32
+# The most consumers of a claim, and the most devices of one, that the API server takes. The same numbers are in
+# ``model.claims.objects``, which the solver may not import; a unit test compares them.
+CONSUMERS_MAX = 256
+RESULTS_MAX = 32
 
 
 @inner
@@ -148,7 +150,7 @@ def pick(c: int, n: int, now: bool, asks: bool, ctx: Context) -> bool:
         i = requests.claim[entry]
         if i == NULL:
             continue
-        found = found and ctx.snapshot.dra_claims.others[i] + ctx.state.claims.users_later[i] < USERS_MAX
+        found = found and ctx.snapshot.dra_claims.others[i] + ctx.state.claims.users_later[i] < CONSUMERS_MAX
         if found and is_allocated(i, ctx):
             found = joins(i, n, now, ctx)
     if found:
@@ -275,7 +277,7 @@ def open_option(level: int, o: int, n: int, ctx: Context) -> None:
     picked = picks.wanted[level]
     for other in range(level):
         picked += picks.claim[other] == picks.claim[level]
-    too_many = picked > DEVICES_MAX or level + picks.wanted[level] >= picks.device.shape[0]
+    too_many = picked > RESULTS_MAX or level + picks.wanted[level] >= picks.device.shape[0]
     barred = tainted > 0 and requests.wanted[o] == 0
     if matching < picks.wanted[level] or matching == 0 or too_many or barred:
         picks.cursor[level] = devices.ptr[n + 1]

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai_sched.model.claims import objects as model_claims
 from kai_sched.model.claims.objects import (
     Capacity,
     ClaimRequests,
@@ -44,6 +45,12 @@ fits_home, rollback = entry(claimed_home.fits_home_claims), entry(rollback_kerne
 
 FREE = Share(-1.0, -1.0, 1.0)
 ANY = "true"
+
+
+def test_limits_are_those_of_the_model() -> None:
+    """The solver may not import the model, so it has its own copies."""
+    assert claims.CONSUMERS_MAX == model_claims.CONSUMERS_MAX
+    assert claims.RESULTS_MAX == model_claims.RESULTS_MAX
 
 
 def cluster_of(pods: list[list[int]]) -> tuple[Context, Search]:
