@@ -74,19 +74,19 @@ def free_home_claims(t: int, ctx: Context, search: Search) -> bool:
     """
     claims, state, log = ctx.snapshot.dra_claims, ctx.state.claims, ctx.log
     home, floats, integers = search.tasks.home[t], log.size[0], log.size[1]
-    found, given = True, 0
+    are_free, n_without = True, 0  # tasks that were left without devices
     for k in range(claims.task_ptr[t], claims.task_ptr[t + 1]):
         i = claims.claim[k]
         for y in range(claims.slot_ptr[i], claims.slot_ptr[i + 1]):
             v, o = int(search.home_claimed[y]), int(search.home_option[y])
-            if not found or v == NULL:
+            if not are_free or v == NULL:
                 continue
             if state.users_later[i] == 0 and not is_free_at(v, o, False, ctx):
-                given += free_device(v, home, ctx)
-            found = state.users_later[i] == 0 and is_free_at(v, o, False, ctx)
+                n_without += free_device(v, home, ctx)
+            are_free = state.users_later[i] == 0 and is_free_at(v, o, False, ctx)
             use_later(v, o, 1, ctx)
-    found = found and (given == 0 or give_others(home, ctx))
-    if not found:
+    are_free = are_free and (n_without == 0 or give_others(home, ctx))
+    if not are_free:
         rollback(floats, integers, ctx)
         return False
     for k in range(claims.task_ptr[t], claims.task_ptr[t + 1]):

@@ -40,17 +40,17 @@ def some_victim_is_unneeded(ctx: Context, search: Search) -> bool:
     """
     sum_up(ctx, search)
     note_emptied(True, search)
-    found = False
+    may_do_without = False
     for entry in range(search.minimal.n_chosen[0]):
         g = int(search.minimal.chosen[entry])
-        if found or (search.minimal.n_chosen[0] > 1 and is_held(g, ctx.snapshot, search)):
+        if may_do_without or (search.minimal.n_chosen[0] > 1 and is_held(g, ctx.snapshot, search)):
             continue
         count_out(g, ctx, search)
-        found = may_suffice(search.minimal.with_chosen, search)
-        if not found:
+        may_do_without = may_suffice(search.minimal.with_chosen, search)
+        if not may_do_without:
             count_in(g, ctx, search)
     note_emptied(False, search)
-    return found
+    return may_do_without
 
 
 @inner

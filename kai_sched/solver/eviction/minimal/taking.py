@@ -112,13 +112,13 @@ def choose_with_dependents(
             counted = action == RECLAIM and may_be_taken(h, preemptor, ctx, search)
             leaves = action != CONSOLIDATION and (action != RECLAIM or counted)
             refused = refused or (action == RECLAIM and not counted)
-            gone = leaves or preemptor.moves
-            if gone:
+            is_taken = leaves or preemptor.moves
+            if is_taken:
                 take_chunk(h, ctx, search)
                 # What shares were charged for the chunk has to be given back with it.
                 search.minimal.is_charged[h] = 1 if counted else 0
-                gone = leaves or move_chunk(h, cleared, ctx, search)
-            if not gone:
+                is_taken = leaves or move_chunk(h, cleared, ctx, search)
+            if not is_taken:
                 abandon(floats, integers, chosen, placed, ctx, search)
                 return False, refused
         if h == g:

@@ -228,18 +228,18 @@ def all_stay(p: int, ctx: Context, search: Search) -> bool:
             sums.smallest_victim[parent[q]] = min(sums.smallest_victim[parent[q]], sums.smallest_victim[q])
             sums.victim_gpus[parent[q]] += sums.victim_gpus[q]
     own, book = snapshot.jobs.queue[p], ctx.state.book
-    a, gone, stay = own, 0.0, True
+    a, may_lose, stay = own, 0.0, True
     if sums.alike[0] > 0:
         ask_before(p, settings, snapshot, search)
     # From the preemptor's leaf to the root. At each level ``b`` is a sibling of the path's queue ``a``, and each
     # victim leaf is at or below exactly one of them. Reason 1 is asked for leaves beside the preemptor's leaf only: at
     # a higher level the first job of a queue depends on all queues below it. Reason 2 is asked where reason 1 fails,
-    # but only if the first task lacks GPUs. The test gets easier to pass the less ``a`` holds, so ``gone`` sums up
+    # but only if the first task lacks GPUs. The test gets easier to pass the less ``a`` holds, so ``may_lose`` sums up
     # what victims below ``a`` may take from it; those that cannot leave take nothing, unless victims that return count
     # as losses, too (``allow-consolidating-reclaim`` off).
     while a != NULL:  # Bound: the depth of the queue tree.
         row = parent[a] if parent[a] != NULL else parent.shape[0]
-        lost = gone
+        lost = may_lose
         for child in range(queues.child_ptr[row], queues.child_ptr[row + 1]):
             b = queues.child[child]
             if b == a or sums.last_victim[b] == 0.0:
@@ -253,7 +253,7 @@ def all_stay(p: int, ctx: Context, search: Search) -> bool:
             sums.cannot_lose[b] = 1.0 if stays else 0.0
             stay = stay and stays
             if settings.consolidating_reclaim == 0 or not stays:
-                gone += sums.victim_gpus[b]
+                may_lose += sums.victim_gpus[b]
         a = parent[a]
     return stay
 
