@@ -23,10 +23,9 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Amounts, Help, Snapshot, Turn
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.commit import commit_scenario
-from kai_sched.solver.eviction.minimal.bounds import free_gpus
 from kai_sched.solver.eviction.minimal.search import find_minimal_victims
 from kai_sched.solver.eviction.original.search import find_original_victims
-from kai_sched.solver.eviction.preemptor import requested_amounts, requested_gpus
+from kai_sched.solver.eviction.preemptor import lacking_gpus, requested_amounts, requested_gpus
 from kai_sched.solver.eviction.rules.blocked_devices import is_entitled, note_blocked
 from kai_sched.solver.eviction.rules.losses import begin_losses, keep_old_shares, sides_of
 from kai_sched.solver.eviction.rules.runtimes import any_runtime, is_elastic, is_protected
@@ -270,7 +269,7 @@ def search_for_victims(action: int, p: int, length: int, ctx: Context, search: S
     need = requested_amounts(length, ctx.snapshot, search)
     ceiling = choose_victims(action, p, need, ctx, search)
     note_scarce(length, ctx, search)
-    lacking = requested_gpus(length, ctx.snapshot, search) - free_gpus(state)
+    lacking = lacking_gpus(length, ctx, search)
     preemptor = Preemptor(action, p, length, ceiling, need, lacking, False)
     if settings.minimal == 1:
         help_code = find_minimal_victims(preemptor, ctx, search)

@@ -1,5 +1,5 @@
-"""Minimal search: which candidate set comes first and last, and bounds on the GPUs that shares let victims leave
-(semantics 4.6, 4.7); ``bounds`` is for both searches.
+"""Minimal search: bounds on the GPUs that shares let victims leave (semantics 4.6, 4.7); ``bounds`` is for both
+searches.
 
 A bound proves that an attempt must fail, so that the search skips it; no bound changes the plan
 (tests/properties/test_proofs.py). All but ``hosts_suffice`` rest on one quantity: ``lacking``, the GPUs that the
@@ -8,19 +8,17 @@ for good have to supply it. What they may supply is bounded by the validator's r
 parts of GPUs in hundredths; ``scratch.overshoot`` bounds how much more a pod may free than its queue pays.
 
 Cost: ``most_given`` visits the siblings along one path of the queue tree, at most Q queues; the others are
-cheaper, but for ``free_gpus`` (N) and ``note_who_gives`` (Q x depth). Invariant: only scratch of the search is
-written, and no state.
+cheaper, but for ``note_who_gives`` (Q x depth). Invariant: only scratch of the search is written, and no state.
 """
 
 from __future__ import annotations
 
-import enum
-
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Amounts, Settings, Snapshot
+from kai_sched.snapshot.tables import GPU, Action, Amounts, Snapshot
 from kai_sched.snapshot.verdicts import Verdict
+from kai_sched.solver.eviction.minimal.candidate_sets import ALONE, TOGETHER
 from kai_sched.solver.eviction.minimal.chunks import amount_of, chunk_end, queue_of
 from kai_sched.solver.eviction.rules.losses import begin_losses, sides_of
 from kai_sched.solver.eviction.rules.shares import (
@@ -39,57 +37,6 @@ CONSOLIDATION = int(Action.CONSOLIDATION)
 RECLAIM = int(Action.RECLAIM)
 MANY_ROLES = 64
 PATIENCE = 64  # as many chunks, or one for so many pods, cost about what it costs to ask whether any victims could help
-
-
-class CandidateSet(enum.IntEnum):
-    """The candidate sets of a reclaim, in the order of the search (4.5, step 1).
-
-    Moves are evictions, too, so they come last.
-    """
-
-    ALONE = 0  # victims that may leave alone
-    TOGETHER = 1  # victims that may leave with others
-    ALL_VICTIMS = 2  # all victims, which may also move
-
-
-ALONE = int(CandidateSet.ALONE)
-TOGETHER = int(CandidateSet.TOGETHER)
-ALL_VICTIMS = int(CandidateSet.ALL_VICTIMS)
-
-
-@inner
-def free_gpus(state: State) -> float:
-    """Return the GPUs that are idle or releasing on all nodes together; overcommitted nodes count as 0."""
-    free = 0.0
-    for n in range(state.idle.shape[0]):
-        free += max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
-    return free
-
-
-@inner
-def first_candidate_set(action: int, length: int, lacking: float) -> int:
-    """Return the candidate set that is searched first: ALONE, TOGETHER or ALL_VICTIMS.
-
-    If no GPUs are lacking, the room is only in the wrong place. Then moves may help, and the search begins with
-    ALL_VICTIMS. ALONE is for a single pod (``length`` 1). ``lacking`` is in GPUs.
-    """
-    if action != RECLAIM or lacking <= 0.0:
-        return ALL_VICTIMS
-    return ALONE if length == 1 else TOGETHER
-
-
-@inner
-def last_candidate_set(action: int, need: Amounts, lacking: float, settings: Settings) -> int:
-    """Return the candidate set that is searched last, TOGETHER or ALL_VICTIMS.
-
-    A victim that moves needs room that is free now. So ALL_VICTIMS comes only if some of the requested GPUs are
-    free, or none are requested, and only if moves are allowed (``allow-consolidating-reclaim``). ``need`` (3,) is
-    CPU, memory, GPUs.
-    """
-    if action != RECLAIM:
-        return ALL_VICTIMS
-    may_move = settings.consolidating_reclaim == 1 and (need[GPU] == 0.0 or lacking < need[GPU])
-    return ALL_VICTIMS if may_move or lacking <= 0.0 else TOGETHER
 
 
 @inner
@@ -123,12 +70,12 @@ def shares_forbid_all(preemptor: Preemptor, ctx: Context, search: Search) -> boo
     """
     p, lacking = preemptor.job, preemptor.lacking
     snapshot = ctx.snapshot
-    queues, given = snapshot.queues, search.queues
+    queues = snapshot.queues
     if lacking <= 0.0:
         return False
     note_who_gives(TOGETHER, preemptor, ctx, search)
     for q in range(queues.parent.shape[0]):
-        if given.gives_up[q] == 1.0:
+        if search.queues.gives_up[q] == 1.0:
             _, victim = sides_of(snapshot.jobs.queue[p], q, queues.parent)
             search.minimal.given[victim], search.minimal.largest_given[victim] = np.inf, np.inf
     most = ctx.scratch.overshoot[0] * most_given(preemptor, ctx, search)
@@ -171,16 +118,17 @@ def last_chunk(preemptor: Preemptor, ctx: Context, search: Search) -> tuple[floa
 
 
 @inner
-def may_supply(gone: float, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
-    """Return whether the victims so far could leave the lacking GPUs; ``gone`` is how many those that may leave hold.
+def may_supply(gpus_for_good: float, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
+    """Return whether the victims so far could leave the lacking GPUs.
 
+    ``gpus_for_good`` are the GPUs of those that may leave for good.
     Bound: False proves that no scenario of them can make the room, as moves free no GPU. In a reclaim shares are
     counted as well (``most_given``). For consolidation it says nothing: True. Reads ``minimal.given`` (Q,).
     """
     action, lacking = preemptor.action, preemptor.lacking
     if action == CONSOLIDATION:
         return True
-    if gone < lacking:
+    if gpus_for_good < lacking:
         return False
     most = ctx.scratch.overshoot[0] * most_given(preemptor, ctx, search) if action == RECLAIM else np.inf
     return bool(most + ROUNDING >= lacking)
@@ -224,11 +172,11 @@ def most_given_by(u: int, v: int, total: float, preemptor: Preemptor, ctx: Conte
     - rule 1 (4.7): what may leave before the last chunk, and the largest chunk, ``minimal.largest_given`` (Q,);
     - rule 2: what may leave so that ``u``, even after it lost ``total``, stays behind.
     """
-    need, given = preemptor.need, float(search.minimal.given[v])
+    need, so_far = preemptor.need, float(search.minimal.given[v])
     above = gpus_above(u, v, need, ctx, search)
     by_rule_1 = 0.0 if above < 0.0 else above + search.minimal.largest_given[v]
     mine = search.queues.old_held[u, GPU] - total + need[GPU]
-    return float(min(given, by_rule_1, gpus_kept_behind(u, mine, v, ctx, search)))
+    return float(min(so_far, by_rule_1, gpus_kept_behind(u, mine, v, ctx, search)))
 
 
 @inner

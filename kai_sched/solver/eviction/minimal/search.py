@@ -19,17 +19,19 @@ from kai_sched.snapshot.tables import Action, Help
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.bounds import refute
 from kai_sched.solver.eviction.minimal.bounds import (
-    ALL_VICTIMS,
-    TOGETHER,
-    first_candidate_set,
     hosts_suffice,
     lacks_relief,
-    last_candidate_set,
     last_chunk,
     may_supply,
     note_who_gives,
     patience,
     shares_forbid_all,
+)
+from kai_sched.solver.eviction.minimal.candidate_sets import (
+    ALL_VICTIMS,
+    TOGETHER,
+    first_candidate_set,
+    last_candidate_set,
 )
 from kai_sched.solver.eviction.minimal.choice import choose_chunks
 from kai_sched.solver.eviction.minimal.leaving_out import drop_unneeded_victims, some_victim_is_unneeded
@@ -135,7 +137,7 @@ def search_for_pod(preemptor: Preemptor, ctx: Context, search: Search) -> int:
     The other nodes had their attempt when their last victim came. Moves free no GPU in the cluster, so they are only
     attempted when victims that leave alone could supply what is lacking. Returns a ``Help``; ``search.hosts`` (L,).
     """
-    n_chunks, gone, gone_alone = 0, 0.0, 0.0
+    n_chunks, gpus_for_good, gpus_alone = 0, 0.0, 0.0
     on_one_node = search.kinds.now[0] == 0 and not lacks_relief(preemptor.job, preemptor.need, ctx)
     while accumulate(preemptor.ceiling, ctx, search):  # Bound: each turn takes one chunk, and counts as work.
         n_chunks += 1
@@ -143,18 +145,18 @@ def search_for_pod(preemptor: Preemptor, ctx: Context, search: Search) -> int:
         if why != OK:
             return why
         amount, gives, alone = last_chunk(preemptor, ctx, search)
-        gone += amount if gives else 0.0
-        gone_alone += amount if alone else 0.0
+        gpus_for_good += amount if gives else 0.0
+        gpus_alone += amount if alone else 0.0
         if not may_suffice(search.kinds.with_potential, search):
             continue
         n_hosts = list_nodes_of_job(last_job(ctx.snapshot, search), ctx.snapshot, ctx.state, search)
         if on_one_node and not hosts_suffice(n_hosts, ctx.snapshot, ctx.state, search):
             continue
-        moves = preemptor.moves and gone_alone >= preemptor.lacking
+        moves = preemptor.moves and gpus_alone >= preemptor.lacking
         outcome = attempt_scenarios(n_hosts, alone, with_moves(preemptor, moves), ctx, search)
         if outcome != NOT_FOUND:
             return outcome
-    return attempt_with_all(gone, preemptor, ctx, search)
+    return attempt_with_all(gpus_for_good, preemptor, ctx, search)
 
 
 @inner
@@ -165,22 +167,22 @@ def search_for_gang(preemptor: Preemptor, ctx: Context, search: Search) -> int:
     anti-affinity, as victims on one node may block another one. Consolidation attempts once, with all victims: there a
     node costs the number of its pods, whenever they came. Reads ``kinds.with_potential`` (4,).
     """
-    n_chunks, due, pause, attempted, gone = 0, 0, 1, False, 0.0
+    n_chunks, due, pause, attempted, gpus_for_good = 0, 0, 1, False, 0.0
     while accumulate(preemptor.ceiling, ctx, search):  # Bound: each turn takes one chunk, and counts as work.
         n_chunks, attempted = n_chunks + 1, False
         why = reason_to_end(n_chunks, preemptor, ctx, search)
         if why != OK:
             return why
         amount, gives, _ = last_chunk(preemptor, ctx, search)
-        gone += amount if gives else 0.0
+        gpus_for_good += amount if gives else 0.0
         if preemptor.action == CONSOLIDATION or n_chunks < due or not may_suffice(search.kinds.with_potential, search):
             continue
         attempted, due, pause = True, n_chunks + pause, 2 * pause
-        supplied = may_supply(gone, preemptor, ctx, search)
+        supplied = may_supply(gpus_for_good, preemptor, ctx, search)
         outcome = attempt_scenarios(0, supplied, with_moves(preemptor, supplied and preemptor.moves), ctx, search)
         if outcome != NOT_FOUND:
             return outcome
-    return NOT_FOUND if attempted else attempt_with_all(gone, preemptor, ctx, search)
+    return NOT_FOUND if attempted else attempt_with_all(gpus_for_good, preemptor, ctx, search)
 
 
 @inner
@@ -208,14 +210,14 @@ def reason_of_proof(preemptor: Preemptor, ctx: Context, search: Search) -> int:
 
 
 @inner
-def attempt_with_all(gone: float, preemptor: Preemptor, ctx: Context, search: Search) -> int:
+def attempt_with_all(gpus_for_good: float, preemptor: Preemptor, ctx: Context, search: Search) -> int:
     """Attempt with all potential victims, on all nodes; return a ``Help``.
 
-    ``gone``: the GPUs of those that may leave for good. Reads ``kinds.with_potential`` (4,).
+    ``gpus_for_good``: the GPUs of those that may leave for good. Reads ``kinds.with_potential`` (4,).
     """
     if search.counts.n_chunks[0] == 0 or not may_suffice(search.kinds.with_potential, search):
         return NOT_FOUND
-    supplied = may_supply(gone, preemptor, ctx, search)
+    supplied = may_supply(gpus_for_good, preemptor, ctx, search)
     for_good = supplied and preemptor.action != CONSOLIDATION
     return attempt_scenarios(0, for_good, with_moves(preemptor, supplied and preemptor.moves), ctx, search)
 
