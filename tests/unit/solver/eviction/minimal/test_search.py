@@ -9,14 +9,10 @@ from kai_sched.snapshot.tables import Help, Status
 from kai_sched.solver.state import Context
 from tests.afresh import afresh
 from tests.unit.solver.full_nodes import Full, full_nodes
-from tests.unit.solver.searches import MINIMAL, bits, check_books, searching
-from tests.unit.solver.tables import Member, assemble
+from tests.unit.solver.searches import MINIMAL, bits, check_books
 
 minimal_search, leaving_out = afresh("solver.eviction.minimal.search", "solver.eviction.minimal.leaving_out")
 find_minimal_victims = minimal_search.find_minimal_victims
-next_chosen = leaving_out.next_chosen
-leave_out = leaving_out.leave_out
-put_in = leaving_out.put_in
 
 
 def twin_victims(full: Full) -> list[int]:
@@ -96,17 +92,3 @@ def test_victims_that_were_not_tried_in_time_leave(full: Full) -> None:
         assert all(status[full.p + place] == Status.PIPELINED for place in range(full.pods))
         assert full.is_enough([t for t in victims if status[t] != Status.RUNNING])
     check_books(full.ctx)
-
-
-@given(st.permutations(range(5)), st.integers(0, 4), st.integers(0, 6))
-def test_the_list_of_the_chosen(chosen: list[int], at: int, before: int) -> None:
-    """One is left out and put in again; the next one is the largest below a number."""
-    _, search = searching(assemble([Member(0, [Status.PENDING] * 5)]))
-    search.minimal.chosen[:5], search.minimal.n_chosen[0] = chosen, 5
-    below = [g for g in chosen if g < before]
-    found = next_chosen(before, search)
-    assert (chosen[found] == max(below)) if below else found == -1
-    leave_out(at, search)
-    assert search.minimal.chosen[: search.minimal.n_chosen[0]].tolist() == [*chosen[:at], *chosen[at + 1 :]]
-    put_in(at, chosen[at], search)
-    assert search.minimal.chosen[: search.minimal.n_chosen[0]].tolist() == list(chosen)

@@ -3,39 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from fractions import Fraction
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.model.claims import objects as model_claims
-from kai_sched.model.claims.objects import (
-    Capacity,
-    ClaimRequests,
-    Device,
-    DeviceClass,
-    DeviceOption,
-    DeviceRequest,
-    PodClaim,
-    ResourceClaim,
-    ResourceSlice,
-)
-from kai_sched.model.config import Config
-from kai_sched.model.objects import Node, Object, Pod, Queue, Shape, Share
-from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
 from kai_sched.solver.eviction import home_claims as claimed_home
-from kai_sched.solver.eviction.allocation import make_search
-from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels.claims import holders as claimed
 from kai_sched.solver.kernels.claims import search as claims
 from kai_sched.solver.kernels.devices import Room
 from kai_sched.solver.kernels.undo import rollback as rollback_kernel
 from kai_sched.solver.state import Context
-from tests.answered import lower_offline
-from tests.unit.solver.tables import opened
+from tests.unit.solver.claimed import cluster_of
 
 choose, survey = entry(claims.choose_claimed), entry(claims.survey_claims)
 take, hold, are_free = entry(claimed.take_claimed), entry(claimed.hold_claimed), entry(claimed.are_claimed_free)
@@ -43,44 +25,11 @@ save, pick_saved = entry(claimed.save_claimed), entry(claimed.pick_saved)
 leave, stay = entry(claimed_home.leave_claims), entry(claimed_home.return_to_claims)
 fits_home, rollback = entry(claimed_home.fits_home_claims), entry(rollback_kernel)
 
-FREE = Share(-1.0, -1.0, 1.0)
-ANY = "true"
-
 
 def test_limits_are_those_of_the_model() -> None:
     """The solver may not import the model, so it has its own copies."""
     assert claims.CONSUMERS_MAX == model_claims.CONSUMERS_MAX
     assert claims.RESULTS_MAX == model_claims.RESULTS_MAX
-
-
-def cluster_of(pods: list[list[int]]) -> tuple[Context, Search]:
-    """A node with whole devices, partitions of a card and a shared device; ``pods``: what each claim asks for.
-
-    The last two pods have a claim together.
-    """
-    devices = [Device(f"w{number}", node="n") for number in range(3)]
-    devices += [Device(f"p{number}", counters=(("card", "s", Fraction(number + 1)),), node="n") for number in range(3)]
-    devices.append(Device("s", capacity={"d/memory": Capacity(Fraction(4), Fraction(1))}, node="n", shared=True))
-    kinds = {0: "w", 1: "p", 2: "s"}
-    slices = ResourceSlice("n", "d", "n", counters=(("card", "s", Fraction(3)),), devices=tuple(devices))
-    classes = [DeviceClass(name, (f'device.driver == "d" && {test}',)) for name, test in (
-        ("w", '!device.allowMultipleAllocations && !("d" in device.capacity)'),
-        ("p", '!device.allowMultipleAllocations'),
-        ("s", "device.allowMultipleAllocations"),
-    )]  # fmt: skip
-    objects: list[Object] = [Node("n", allocatable={"cpu": 9.0, "pods": 99.0}), slices, *classes]
-    objects.append(Queue("q", cpu=FREE, memory=FREE, gpu=FREE))
-    for p, asked in enumerate(pods):
-        names = ["both" if p >= len(pods) - 2 and c == 0 else f"p{p}-{c}" for c in range(len(asked))]
-        shape = Shape((("cpu", 1.0), ("pods", 1.0)), n_claims=len(asked))
-        uses = tuple(PodClaim(name, name, named=True) for name in names)
-        objects.append(Pod("a", f"p{p:02}", shape, uid=f"p{p:02}", queue="q", scheduler="kai-scheduler", claims=uses))
-        for name, kind in zip(names, asked, strict=True):
-            request = DeviceRequest("r", (DeviceOption(kinds[kind]),))
-            objects.append(ResourceClaim("a", name, asks=ClaimRequests((request,))))
-    snapshot = lower_offline(Cluster.of(objects), Config(), 10**18).snapshot
-    ctx = opened(snapshot)
-    return ctx, make_search(snapshot)
 
 
 def counted(ctx: Context) -> list[dict[int, int]]:
