@@ -6,6 +6,10 @@ store. A module for each table: ``queues``, ``jobs`` with ``sub_group_tree``, ``
 that placement cannot tell apart, ``equivalence`` jobs that differ in their requests only, ``constraints`` what pods ask
 of nodes. ``settings`` turns the configuration into numbers. ``cycle.lift`` turns rows back into names.
 
+The way of a field: ``cache`` reads it into a cell of a pod or a group (``cached_rows.PodCell``, ``GroupCell``), a
+module above turns the cells into a column of its table (``snapshot.tables``; ``snapshot.columns`` has the schema).
+Queues and nodes are few, and are read from the objects each time.
+
 Each pod is a row of integers: names are numbers that never change meaning (``Names``), so nothing that is cached
 depends on whether another object is there. Tables are gathered in canonical order with numpy; their docstrings have the
 sorting keys. So any order of the input, and a cold or a warm cache, give the same bytes. Inter-pod terms and sets of

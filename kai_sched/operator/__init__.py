@@ -1,15 +1,15 @@
 """The process of ``kai-sched run``: cycles, what comes from the API server, and what goes to it.
 
-``process`` builds what comes before the settings, ``app`` builds and connects all parts from the bottom up: nothing is
-filled in later. Where two parts need each other, a queue, an event or a trigger is built before both. The parts
+``process`` builds what comes before the settings, ``app`` builds and connects all parts from the bottom up. Where two
+parts need each other, a queue, an event or a trigger is built before both. The parts
 (``process_part``) are a list in the order of the data. ``lifecycle`` starts them; to stop, it drains all of them, stops
 all of them, and then stops the webhooks and pages. ``startup`` says what waits for what, ``kopf_frame`` what kopf does:
 it hands events of queues and pod groups on a second time, and lists a kind only when a watch begins. ``scaling`` makes
 scaling pods, ``default_queues`` queues for pods without one, ``selector_service`` has selectors of devices evaluated
 while cycles go on, ``garbage_collection`` tunes Python.
 
-The packages below do not know each other: ``intake``, ``grouping``, ``cycle``, ``delivery``, ``reporting``,
-``http``.
+The packages: ``intake``, whose sink and settings ``grouping`` and ``http`` know; ``cycle``, which knows the retries of
+groups in ``delivery``; ``reporting``. All else that connects them is in ``app``.
 
 - **One process, few threads.** The event loop handles everything that concerns the API server. One thread decides
   cycles, one computes statuses, one renews the lease on a connection of its own, two review. Kernels release the

@@ -6,7 +6,7 @@ import enum
 
 
 class Verdict(enum.IntEnum):
-    """Why a node, a class of pods or a job is refused. Kernels return these; ``plan.reasons`` puts them into words.
+    """Why a node, a class of pods or a job is refused. Kernels return these; ``cycle.explain`` puts them into words.
 
     Codes below 20 and from 38 are about a node and a class (semantics 12.2), those from 20 about a class on all nodes
     (12.1), and those from 30 to 37 about a job (3.9). Codes must stay below ``solver.stages.explain.N_VERDICTS``.
