@@ -213,6 +213,27 @@ def test_the_map_names_files_that_exist() -> None:
     assert sorted(name for name in named if not any(path.match(name) for path in project_files())) == []
 
 
+def unresolved(table: str) -> list[str]:
+    """Files in rows of the map that are neither below kai_sched nor in a folder of the file before them."""
+    found = []
+    for row in table.splitlines():
+        before = ROOT / "kai_sched"
+        for name in re.findall(r"`([\w./]+\.py)`", row):
+            folders = [ROOT / "kai_sched", before, *before.parents]
+            path = next((folder / name for folder in folders if (folder / name).exists()), None)
+            if path is None:
+                found.append(name)
+            else:
+                before = path.parent
+    return found
+
+
+def test_rows_of_the_map_lead_to_files() -> None:
+    _, _, table = text_of("ARCHITECTURE.md").partition("| to change |")
+    assert unresolved(table.partition("## How to test")[0]) == []
+    assert unresolved("`solver/state.py`, `undo.py`, `kernels/undo.py`, `place.py`") == ["undo.py"]
+
+
 def test_the_map_fits_into_a_few_pages() -> None:
     assert len((ROOT / "ARCHITECTURE.md").read_bytes()) <= MAP_BYTES_MAX
 
