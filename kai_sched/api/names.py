@@ -143,6 +143,8 @@ QUEUE_LABEL_MISSING = "QueueLabelMissing"
 GROUPER_WARNING = "PodGrouperWarning"
 CYCLE_FAILED = "CycleFailed"  # of this project, on the Lease
 LEFT_OUT = "LeftOutOfScheduling"
+RESERVATION_CONFLICT = "GPUReservationConflict"
+RESERVATION_LOST = "GPUReservationLost"
 
 # The pool of objects without a node pool label, in messages and in conditions
 DEFAULT_POOL = "default"

@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from kai_sched.api import names
 from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.delivery import Workers
 from kai_sched.cluster.failure import ApiFailure
@@ -301,7 +302,7 @@ class GpuReservations:
     async def _contradicts(self, device: GpuGroup, pod: Pod, rival: Pod) -> None:
         """Two reservation pods say that they have the same device: the later one gets no pods. Raises."""
         text = f"{pod.key} and {rival.key} both report device {pod.reserved_device} of node {device.node}"
-        self._emit([Emit(_ref(each), "Warning", "GPUReservationConflict", text) for each in (pod, rival)])
+        self._emit([Emit(_ref(each), names.WARNING, names.RESERVATION_CONFLICT, text) for each in (pod, rival)])
         if not self._users.users(device):
             await self._delete(pod)
         raise ReservationFailure(text)
@@ -333,7 +334,7 @@ class GpuReservations:
     async def _evict(self, pods: Sequence[Pod], why: str) -> None:
         """Delete pods whose device others may get."""
         text = f"deleted with all pods of its GPU: {why}"
-        self._emit([Emit(_ref(pod), "Warning", "GPUReservationLost", text) for pod in pods])
+        self._emit([Emit(_ref(pod), names.WARNING, names.RESERVATION_LOST, text) for pod in pods])
         for pod in pods:
             await self._requests.delete(pod.key, pod.uid)
 
