@@ -20,7 +20,7 @@ from kai_sched.api import names
 from kai_sched.lowering.cached_rows import GroupCell, Names, PodCell, RowTable, by_age
 from kai_sched.lowering.class_records import KnownShape, PodClass
 from kai_sched.lowering.errors import ErrorCollector, TermWorkError
-from kai_sched.lowering.limits import UNSET, grace_of, may_evict_at, moment
+from kai_sched.lowering.limits import UNSET, grace, may_evict_at, moment
 from kai_sched.lowering.roles import (
     gpu_kind,
     group_of_bare_pod,
@@ -268,7 +268,8 @@ class Cache:
         stale = [moment(group.stale_since_ns) if group.stale_since_ns else 0 for group in groups]
         cells[:, GroupCell.LAST_START], cells[:, GroupCell.STALE_SINCE] = started, stale
         cells[:, GroupCell.MAY_EVICT_AT] = [may_evict_at(group) if group.preemption_delay_s else 0 for group in groups]
-        cells[:, GroupCell.GRACE] = [UNSET if group.staleness_grace_s is None else grace_of(group) for group in groups]
+        graces = [group.staleness_grace_s for group in groups]
+        cells[:, GroupCell.GRACE] = [UNSET if seconds is None else grace(seconds) for seconds in graces]
         return cells
 
     def _layout_of(self, group: PodGroup) -> int:

@@ -13,7 +13,7 @@ from typing import TypeVar
 from kai_sched.model.objects import Object, Pod, PodGroup
 
 Item = TypeVar("Item", Pod, PodGroup)
-BLOCK = 256
+BLOCK = 256  # from 100 to 400 it made no difference; 2,000 pods no longer stay in the CPU's cache
 
 
 @dataclass(frozen=True, slots=True)

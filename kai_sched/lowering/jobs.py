@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.cached_rows import GroupCell, Names, PodCell
-from kai_sched.lowering.limits import UNSET, duration, whole
+from kai_sched.lowering.limits import UNSET, grace, whole
 from kai_sched.lowering.queues import QueueRows
 from kai_sched.lowering.sub_group_tree import Layout
 from kai_sched.model.hints import SchedulingHints
@@ -96,7 +96,7 @@ def lower_jobs(
     set_ptr = np.zeros(rows.size + 1, np.int32)
     np.cumsum(sizes[layout], out=set_ptr[1:])
     times = columns[:, GroupCell.LAST_START : GroupCell.GRACE + 1].copy()
-    times[times[:, 3] == UNSET, 3] = NULL if grace_s < 0 else duration(grace_s)
+    times[times[:, 3] == UNSET, 3] = grace(grace_s)
     _defer_searches(times[:, 1], cache.groups.objects[rows], hints, now_ns)
     turn, n_first = _turns(cache, rows, hints)
     return JobRows(

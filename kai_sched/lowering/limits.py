@@ -42,7 +42,6 @@ def may_evict_at(group: PodGroup) -> int:
     return moment(max(group.created_ns, group.last_eviction_ns) + delay) if delay > 0 else 0
 
 
-def grace_of(group: PodGroup) -> int:
-    """The staleness grace of the group: NULL for one without end, UNSET where the group says nothing."""
-    seconds = group.staleness_grace_s
-    return UNSET if seconds is None else NULL if seconds < 0 else duration(seconds)
+def grace(seconds: float) -> int:
+    """The staleness grace in nanoseconds; NULL: it has no end."""
+    return NULL if seconds < 0 else duration(seconds)
