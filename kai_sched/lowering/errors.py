@@ -57,29 +57,27 @@ class ErrorCollector:
     ) -> None:
         """Call ``take_in`` with some of the objects at a time, by key, so many that they stay in the CPU's cache.
 
-        Where it raises, it is called again for each object by itself, to find those at fault; what no single object is
+        Where it raises, it is called again for either half, to find the objects at fault; what no object by itself is
         to blame for is raised.
         """
         every = iter(objects.items())
         while some := dict(islice(every, BLOCK)):
-            try:
-                take_in(some)
-            except TermWorkError:
-                raise
-            except Exception:
-                if not self._blame(kind, some, take_in):
-                    raise
+            self._take(kind, some, take_in)
 
-    def _blame(
-        self, kind: type[Item], objects: Mapping[str, Item], take_in: Callable[[Mapping[str, Item]], None]
-    ) -> bool:
-        before = len(self._found)
-        for key, item in objects.items():
-            try:
-                take_in({key: item})
-            except Exception as error:
-                self.add(kind, key, error)
-        return len(self._found) > before
+    def _take(self, kind: type[Item], some: Mapping[str, Item], take_in: Callable[[Mapping[str, Item]], None]) -> None:
+        try:
+            take_in(some)
+        except TermWorkError:
+            raise
+        except Exception as error:
+            keys, before = list(some), len(self._found)
+            if len(keys) == 1:
+                self.add(kind, keys[0], error)
+                return
+            for half in (keys[: len(keys) // 2], keys[len(keys) // 2 :]):
+                self._take(kind, {key: some[key] for key in half}, take_in)
+            if len(self._found) == before:
+                raise
 
     def end(self) -> None:
         """Raise LoweringError if any error was added."""
