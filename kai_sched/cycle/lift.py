@@ -83,7 +83,13 @@ def lift(lowered: Lowered, solution: Solution, now_ns: int) -> CycleResult:
         searches=_searches(lowered, solution),
         leaving=_leaving(lowered, solution),
         hard_claims=_hard_claims(lowered, solution),
+        line=Lifted(partial(_line, lowered, solution)),
     )
+
+
+def _line(lowered: Lowered, solution: Solution) -> dict[str, int]:
+    key_of = _group_key(lowered)
+    return {key_of(j): place for place, j in enumerate(solution.line())}
 
 
 def _hard_claims(lowered: Lowered, solution: Solution) -> frozenset[str]:

@@ -126,6 +126,9 @@ class PodGroup:
     last_start_ns: int = 0
     last_eviction_ns: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
+    # The workload that users wrote, its first owner; empty for a group that somebody made by hand.
+    owner_kind: str = ""
+    owner_name: str = ""
 
     @property
     def key(self) -> ObjectKey:

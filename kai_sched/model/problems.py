@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 NAMES_SHOWN_MAX = 10
+QUOTED_MAX = 80
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -30,6 +31,16 @@ def some_of(names: Sequence[str]) -> str:
     """The names in a list; if there are more than ten, the first ten and the number of the others."""
     more = len(names) - NAMES_SHOWN_MAX
     return ", ".join(names[:NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """The end of an error about a name that does not exist: the name that is most like it, or those that exist."""
+    import difflib  # needed for this error only
+
+    names = sorted(known)
+    if found := difflib.get_close_matches(name[:QUOTED_MAX], names, n=1):
+        return f": did you mean {found[0]!r}?"
+    return f": there are {some_of(names)}" if names else ": there is none"
 
 
 def printable(text: str) -> str:

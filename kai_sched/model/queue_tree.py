@@ -30,3 +30,12 @@ def missing_above(name: str, queues: Mapping[str, Queue]) -> str:
         seen.add(above)
         above = queues[above].parent
     return "" if above in seen else above
+
+
+def path_to_root(queues: Mapping[str, Queue], name: str) -> list[str]:
+    """The queue and those above it, as far as they exist; each once."""
+    path: list[str] = []
+    while name in queues and name not in path:
+        path.append(name)
+        name = queues[name].parent
+    return path

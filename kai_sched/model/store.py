@@ -117,6 +117,29 @@ class Store:
         self._journal_start = 0
         self._id = object()
 
+    @classmethod
+    def of(cls, cluster: Cluster) -> Store:
+        """A new store with the objects of the view."""
+        store = cls()
+        for kind, name in TABLES.items():
+            store._tables[kind] = dict(getattr(cluster, name))
+        return store
+
+    def restore(self, cluster: Cluster) -> None:
+        """Make the store what it was when ``cluster`` was viewed; at a cost that depends on the changes since then.
+
+        Raises ValueError for the view of another store, or where the journal does not reach back so far.
+        """
+        changes = cluster.journal_start <= self._journal_start and self.changes_since(cluster.serial)
+        if cluster.store_id is not self._id or not isinstance(changes, set):
+            raise ValueError("the view is of another store, or too old: take a new one")
+        for kind, key in changes:
+            before = cluster.table(kind).get(key)
+            if before is None:
+                self.remove(kind, key)
+            else:
+                self.put(before)
+
     def put(self, item: Object) -> None:
         """Add the object, or replace the one of the same kind and key. Putting an equal object is no change."""
         table = self._tables[type(item)]

@@ -16,6 +16,86 @@ from kai_sched.model.resources import is_whole
 
 
 @dataclass(frozen=True, slots=True)
+class Gate:
+    """A limit, or a quota for work that is not preemptible: of which queue and resource, what it is, what is held, and
+    what the group asks for at once. Amounts are in scheduler units."""
+
+    queue: str
+    resource: str
+    bound: float
+    held: float
+    need: float
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """What is free of a resource, in scheduler units.
+
+    Attributes
+    ----------
+    amount, total
+        What is free on nodes that accept pods, and the capacity of these nodes.
+    apart
+        What is free on the other nodes.
+    shared
+        What of ``amount`` is left of GPUs that pods share, which no pod with whole GPUs gets.
+    """
+
+    amount: float
+    total: float
+    apart: float
+    shared: float
+
+
+@dataclass(frozen=True, slots=True)
+class NoFit:
+    """The facts about a pod that fits no node. Amounts are in scheduler units.
+
+    Attributes
+    ----------
+    pod
+        Key of the pod.
+    placed, asked
+        Pods of the chunk that found a node, and all pods of it.
+    room
+        How many such pods the cluster has room for.
+    n_nodes
+        Nodes of the pool.
+    short
+        By resource: nodes that lack it, the amount requested, the largest free amount on one node.
+    overcommitted
+        By resource that the pod does not ask for: nodes whose pods hold more of it than the node has.
+    verdicts
+        Number of nodes by the text of what keeps the pod away.
+    free
+        By resource: what is free.
+    holders, holders_of
+        Queues with what they hold of one resource, largest first, and that resource.
+    in_all
+        By resource that the gang as a whole lacks: the amount that it requests.
+    together
+        What pods of the gang lack together, in words; "" where that is not known or is in ``in_all``.
+    share
+        What of GPUs the pod asks for and the most that there is of it, in words, where amounts do not say it.
+    """
+
+    pod: str
+    placed: int
+    asked: int
+    room: int
+    n_nodes: int
+    short: Mapping[str, tuple[int, float, float]]
+    overcommitted: Mapping[str, int]
+    verdicts: Mapping[str, int]
+    free: Mapping[str, Free]
+    holders: Sequence[tuple[str, float]]
+    holders_of: str
+    in_all: Mapping[str, float] = field(default_factory=dict)
+    share: tuple[str, str] = ("", "")
+    together: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Reason:
     """A reason for pending pods.
 
@@ -29,12 +109,22 @@ class Reason:
         The queue whose limit or quota is exceeded; "" for other reasons.
     missing
         Whether the pod refers to an object that does not exist or is not usable, so that no node could help.
+    gate
+        The numbers of a limit or a quota that is exceeded.
+    facts
+        What keeps a pod from the nodes, where no node has room.
+    tries
+        (action, text) of each evicting action that made no room.
     """
 
     code: str
     message: str
     queue: str = ""
     missing: bool = False
+    # Numbers behind the message; they change with it.
+    gate: Gate | None = field(default=None, compare=False, repr=False)
+    facts: NoFit | None = field(default=None, compare=False, repr=False)
+    tries: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
 
 
 OVER_LIMIT = "OverLimit"
@@ -166,6 +256,7 @@ def over_limit(queue: str, resource: str, limit: float, allocated: float, need: 
         OVER_LIMIT,
         f"queue {queue} may hold {show_amount(resource, limit)}; it holds {show_amount(resource, allocated)} and the "
         f"group asks for {show_amount(resource, need)} more{_since(allocated + need <= limit)}",
+        gate=Gate(queue, resource, limit, allocated, need),
     )
 
 
@@ -176,6 +267,7 @@ def over_quota(queue: str, resource: str, quota: float, allocated: float, need: 
         f"queue {queue} guarantees {show_amount(resource, quota)} to non-preemptible work; such work holds "
         f"{show_amount(resource, allocated)} and the group asks for {show_amount(resource, need)} more"
         + (_since(True) if allocated + need <= quota else ": raise the quota, or make the group preemptible"),
+        gate=Gate(queue, resource, quota, allocated, need),
     )
 
 
@@ -224,7 +316,7 @@ def delayed(seconds: float, until: str) -> Reason:
 def with_help(reason: Reason, help_texts: Sequence[tuple[str, str]]) -> Reason:
     """The reason, followed by (action, text) of each evicting action that made no room."""
     parts = [f"{action}: {text}" for action, text in help_texts]
-    return replace(reason, message="; ".join([reason.message, *parts])) if parts else reason
+    return replace(reason, message="; ".join([reason.message, *parts]), tries=tuple(help_texts)) if parts else reason
 
 
 def gave_way(count: int) -> Reason:
@@ -238,74 +330,6 @@ def gave_way(count: int) -> Reason:
 def not_tried() -> Reason:
     """No action tried the group."""
     return Reason(NOT_TRIED, "the group was not tried in this cycle")
-
-
-@dataclass(frozen=True, slots=True)
-class Free:
-    """What is free of a resource, in scheduler units.
-
-    Attributes
-    ----------
-    amount, total
-        What is free on nodes that accept pods, and the capacity of these nodes.
-    apart
-        What is free on the other nodes.
-    shared
-        What of ``amount`` is left of GPUs that pods share, which no pod with whole GPUs gets.
-    """
-
-    amount: float
-    total: float
-    apart: float
-    shared: float
-
-
-@dataclass(frozen=True, slots=True)
-class NoFit:
-    """The facts about a pod that fits no node. Amounts are in scheduler units.
-
-    Attributes
-    ----------
-    pod
-        Key of the pod.
-    placed, asked
-        Pods of the chunk that found a node, and all pods of it.
-    room
-        How many such pods the cluster has room for.
-    n_nodes
-        Nodes of the pool.
-    short
-        By resource: nodes that lack it, the amount requested, the largest free amount on one node.
-    overcommitted
-        By resource that the pod does not ask for: nodes whose pods hold more of it than the node has.
-    verdicts
-        Number of nodes by the text of what keeps the pod away.
-    free
-        By resource: what is free.
-    holders, holders_of
-        Queues with what they hold of one resource, largest first, and that resource.
-    in_all
-        By resource that the gang as a whole lacks: the amount that it requests.
-    together
-        What pods of the gang lack together, in words; "" where that is not known or is in ``in_all``.
-    share
-        What of GPUs the pod asks for and the most that there is of it, in words, where amounts do not say it.
-    """
-
-    pod: str
-    placed: int
-    asked: int
-    room: int
-    n_nodes: int
-    short: Mapping[str, tuple[int, float, float]]
-    overcommitted: Mapping[str, int]
-    verdicts: Mapping[str, int]
-    free: Mapping[str, Free]
-    holders: Sequence[tuple[str, float]]
-    holders_of: str
-    in_all: Mapping[str, float] = field(default_factory=dict)
-    share: tuple[str, str] = ("", "")
-    together: str = ""
 
 
 def no_fit(facts: NoFit) -> Reason:
@@ -348,7 +372,7 @@ def no_fit(facts: NoFit) -> Reason:
         shown = ", ".join(f"{name} {show_amount(facts.holders_of, held)}" for name, held in most_holding)
         more = len(facts.holders) - MOST_HOLDERS
         text += f". Held by: {shown}" + (f" and {more} more" if more > 0 else "")
-    return Reason(NO_FIT, text)
+    return Reason(NO_FIT, text, facts=facts)
 
 
 def of_shared(gpus: float) -> str:

@@ -107,6 +107,8 @@ class CycleResult:
         Pending groups whose search for the devices of their claims was cut.
     leaving
         By node on which a pod waits for room: the pods that are leaving the node.
+    line
+        Groups that wait, by key, in the order in which the next cycle tries them: the place of each, from 0.
     questions
         Selectors of devices that some pod waits for and that are not evaluated yet (``Cluster.selector_answers``).
     """
@@ -126,4 +128,5 @@ class CycleResult:
     hard_claims: frozenset[str] = frozenset()
     searches: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     leaving: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    line: Mapping[str, int] = field(default_factory=dict)
     questions: tuple[SelectorQuestion, ...] = ()

@@ -16,11 +16,14 @@ from kai_sched.snapshot.claim_tables import DraClaims
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Floats, Help, Longs, Snapshot, Status
 from kai_sched.snapshot.verdicts import Verdict
+from kai_sched.solver import jit
+from kai_sched.solver.allocation import make_tree
 from kai_sched.solver.claim_state import ClaimState
 from kai_sched.solver.eviction.rules.losses import sides_of
 from kai_sched.solver.kernels.claims.steps import CUT
 from kai_sched.solver.pipelined_room import FREE
 from kai_sched.solver.stages.explain import Facts
+from kai_sched.solver.stages.line import list_line
 from kai_sched.solver.state import Context, State
 
 Bools = npt.NDArray[np.bool_]
@@ -144,6 +147,7 @@ class Solution:
 
     def __init__(self, ctx: Context, facts: Facts, times: tuple[float, ...]) -> None:
         snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
+        self._ctx = ctx
         self._snapshot = snapshot
         self._decisions = decisions
         self._facts = facts
@@ -240,6 +244,13 @@ class Solution:
             a, b = sides_of(victim, winner, self._snapshot.queues.parent)
             return int(a), int(b)
         return victim, NULL if winner == victim else winner
+
+    def line(self) -> list[int]:
+        """Return the rows of the jobs that wait, in the order in which they are tried next."""
+        order = np.zeros(self._snapshot.jobs.queue.size, np.int32)
+        length = list_line(jit.reference(self._ctx), make_tree(self._snapshot), order)
+        found: list[int] = order[:length].tolist()
+        return found
 
     def outcome(self, j: int) -> JobOutcome:
         """Return why tasks of job ``j`` are still pending."""

@@ -48,7 +48,7 @@ def compile_all() -> None:
 
     Afterwards the cache is marked as complete, which lets it be used on a read-only file system (``solver.jit``).
     """
-    solve(empty_snapshot(), plain_settings(), EVERYTHING)
+    solve(empty_snapshot(), plain_settings(), EVERYTHING).line()
     column = np.zeros(1)
     divide(1.0, 1.0, column, column, column, column, column, np.zeros(1, np.int64), np.zeros(1, np.int64))
     sides_of(0, 0, freeze((np.full(1, NULL, np.int32),))[0])

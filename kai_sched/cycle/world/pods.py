@@ -8,7 +8,7 @@ they differ in three points, which ``World`` names.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
 from kai_sched.cycle.world.claims import keep_devices, settle_claims
@@ -23,6 +23,7 @@ SECOND_NS = 1_000_000_000
 RUNNING_FOR_NS = 60 * SECOND_NS
 
 # The status after the step, for statuses that exist within a cycle only.
+_HOLDING = frozenset({"Binding", "Running", "Bound"})
 SETTLED = {"Binding": "Running", "Pipelined": "Pending", "Releasing": "Pending"}
 
 
@@ -76,8 +77,12 @@ def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, wo
         request.pod_key: request for _, request in sorted(cluster.bind_requests.items())
     }
     groups = {effect.pod: effect.gpu_groups for effect in result.effects if isinstance(effect, Bind)}
+    starting: set[str] = set()
+    running: set[str] = set()
     for key, state in result.pods.items():
         before = cluster.pods[key]
+        if before.group and state.status in _HOLDING:
+            (starting if state.status == "Binding" else running).add(before.group_key)
         if groups.get(key):
             before = replace(before, gpu_groups=groups[key])
         request = requests.get(key) if state.status == "Binding" else None
@@ -99,7 +104,7 @@ def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, wo
     if world.restarts_clocks:
         restart_clocks(store, cluster.pod_groups, pods, now_ns + world.step_ns)
     else:
-        _stamp(store, cluster, result, pods, now_ns)
+        _stamp(store, cluster, frozenset(result.evicted), starting - running, pods, now_ns)
     return settled
 
 
@@ -139,15 +144,23 @@ def restart_clocks(store: Store, groups: Mapping[str, PodGroup], pods: Mapping[s
             store.put(replace(group, last_start_ns=start_ns, last_eviction_ns=0))
 
 
-def _stamp(store: Store, cluster: Cluster, result: CycleResult, pods: Mapping[str, Pod], now_ns: int) -> None:
-    """Write the times that the scheduler keeps on pod groups: last start, last eviction, stale since."""
-    evicted = {cluster.pods[key].group_key for key in result.evicted if cluster.pods[key].group}
+def _stamp(
+    store: Store,
+    cluster: Cluster,
+    evicted: frozenset[str],
+    starting: Set[str],
+    pods: Mapping[str, Pod],
+    now_ns: int,
+) -> None:
+    """Write the times that the scheduler keeps on pod groups: last start, last eviction, stale since.
+
+    ``evicted`` are keys of pods, ``starting`` those of groups that start from nothing.
+    """
+    lost = {cluster.pods[key].group_key for key in evicted if cluster.pods[key].group}
     broken = _broken(cluster, pods)
     for key, group in cluster.pod_groups.items():
-        counts = result.groups[key].counts if key in result.groups else {}
-        starts = "Binding" in counts and not counts.keys() & {"Running", "Bound"}
-        start_ns = now_ns if starts else group.last_start_ns
-        eviction_ns = now_ns if key in evicted else group.last_eviction_ns
+        start_ns = now_ns if key in starting else group.last_start_ns
+        eviction_ns = now_ns if key in lost else group.last_eviction_ns
         stale_ns = (group.stale_since_ns or now_ns) if key in broken else 0
         if (group.last_start_ns, group.last_eviction_ns, group.stale_since_ns) != (start_ns, eviction_ns, stale_ns):
             store.put(replace(group, last_start_ns=start_ns, last_eviction_ns=eviction_ns, stale_since_ns=stale_ns))

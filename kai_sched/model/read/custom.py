@@ -165,6 +165,7 @@ def read_pod_group(wire: core.CustomObject, warn: Warn) -> PodGroup:
         warn("spec.minMember", "ignored, as minSubGroup is there: leave one of them out")
     sub_groups = tuple(_sub_group(each, i, warn) for i, each in enumerate(spec.sub_groups or ()))
     _check_depth(sub_groups)
+    owner = (meta.owner_references or [core.OwnerReference()])[0]
     return PodGroup(
         namespace,
         name,
@@ -185,6 +186,8 @@ def read_pod_group(wire: core.CustomObject, warn: Warn) -> PodGroup:
         last_start_ns=time_of(names.LAST_START_ANNOTATION),
         last_eviction_ns=time_of(names.LAST_EVICTION_ANNOTATION),
         labels=meta.labels or NO_LABELS,
+        owner_kind=owner.kind or "",
+        owner_name=owner.name or "",
     )
 
 

@@ -12,7 +12,7 @@ from kai_sched.model.claims.objects import AllocatedDevice, Allocation, PodClaim
 from kai_sched.model.objects import BindRequest, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Store
 from kai_sched.plan.effects import ClaimUse, Pipeline
-from kai_sched.plan.result import CycleResult, GroupState, PodState
+from kai_sched.plan.result import CycleResult, PodState
 
 NOW_NS = 1_000_000_000_000
 SECOND_NS = 1_000_000_000
@@ -20,10 +20,8 @@ PLAIN = World(revives=False, restarts_clocks=False)
 POD = Pod("ml", "train-0", Shape(), "uid-0", 5, group="train")
 
 
-def decided(
-    pods: Mapping[str, PodState], evicted: tuple[str, ...] = (), groups: Mapping[str, GroupState] | None = None
-) -> CycleResult:
-    return CycleResult((), evicted, pods, groups or {}, (), {}, 0.0)
+def decided(pods: Mapping[str, PodState], evicted: tuple[str, ...] = ()) -> CycleResult:
+    return CycleResult((), evicted, pods, {}, (), {}, 0.0)
 
 
 def move(
@@ -106,15 +104,19 @@ def test_pods_that_are_leaving_do_not_count_as_running() -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "start_ns"), [({"Binding": 2}, NOW_NS), ({"Binding": 1, "Running": 1}, 3), ({"Pipelined": 2}, 3)]
+    ("statuses", "start_ns"),
+    [(("Binding", "Binding"), NOW_NS), (("Binding", "Running"), 3), (("Binding", "Bound"), 3), (("Pipelined",) * 2, 3)],
 )
 def test_a_plain_cluster_keeps_the_start_of_groups_that_start_from_nothing(
-    counts: dict[str, int], start_ns: int
+    statuses: tuple[str, ...], start_ns: int
 ) -> None:
     store = Store()
     store.put(PodGroup("ml", "train", last_start_ns=3))
-    state = GroupState("ml/train", "team-a", 50, True, 1, counts, {}, None)
-    advance(store, store.cluster(), decided({}, groups={"ml/train": state}), NOW_NS, PLAIN)
+    pods = [replace(POD, name=f"train-{number}") for number in range(len(statuses))]
+    for pod in pods:
+        store.put(pod)
+    states = {pod.key: PodState(status, "n") for pod, status in zip(pods, statuses, strict=True)}
+    advance(store, store.cluster(), decided(states), NOW_NS, PLAIN)
     assert store.cluster().pod_groups["ml/train"].last_start_ns == start_ns
 
 

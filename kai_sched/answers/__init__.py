@@ -1,0 +1,1 @@
+"""Answers to what people ask about a cluster."""

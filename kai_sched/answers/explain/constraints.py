@@ -1,0 +1,200 @@
+"""What blocks a group: constraints of which each alone, if it were not there, would let the group start; where there is
+no such one, those that block it only together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kai_sched.answers.changes import AddNodes, Override
+from kai_sched.answers.explain.node_changes import most_nodes, node_kinds
+from kai_sched.answers.explain.queue_changes import unlimited_changes
+from kai_sched.answers.explain.search import Changes, Search
+from kai_sched.answers.explain.user_changes import demand_changes
+from kai_sched.answers.goal import group_pods
+from kai_sched.answers.waiting import pod_gpus
+from kai_sched.answers.words import count, number, some
+from kai_sched.answers.workload_changes import Preemptible, Tolerate, waits
+from kai_sched.lowering.constraints import untolerated
+from kai_sched.model.config import in_pool
+from kai_sched.model.objects import UNLIMITED, Node, Pod, Queue, Share
+from kai_sched.model.queue_tree import path_to_root
+from kai_sched.model.selectors import admits
+from kai_sched.plan.reasons import OVER_QUOTA, show_amount
+from kai_sched.plan.result import QUEUE_RESOURCES, GroupState
+
+_OPEN = Share(UNLIMITED, UNLIMITED, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """Something that keeps the group from starting.
+
+    Attributes
+    ----------
+    kind
+        "queue", "limit", "quota", "demand", "room" or "claim".
+    text
+        What it is, with its numbers.
+    necessary
+        Whether the group starts if this one alone is taken away. Else it starts only if all constraints that are named
+        are, and none of them can stay.
+    without
+        The changes that take it away; what was tried.
+    """
+
+    kind: str
+    text: str
+    necessary: bool
+    without: Changes
+
+
+def blocking(search: Search) -> list[Constraint]:
+    """The constraints that block the group; what is wrong with the workload comes first, then its queue, then room."""
+    candidates = list(_candidates(search))
+    alone = [each for each in candidates if each.without and search.starts(each.without)]
+    if alone:
+        return alone
+    every = tuple(change for each in candidates for change in each.without)
+    if len(candidates) < 2 or not search.starts(every):
+        return []
+    kept = candidates
+    for each in candidates:
+        fewer = [other for other in kept if other is not each]
+        if fewer and search.starts(tuple(change for other in fewer for change in other.without)):
+            kept = fewer
+    return [Constraint(each.kind, each.text, False, each.without) for each in kept]
+
+
+def _candidates(search: Search) -> Iterator[Constraint]:
+    cluster, result = search.trials.cluster, search.base.last
+    state = result.groups.get(search.group) or search.base.first.groups.get(search.group)
+    if state is None:
+        return
+    pods = group_pods(cluster.pods, cluster.pod_groups, search.group)
+    waiting = [pod for pod in pods if waits(pod)]
+    if state.queue not in cluster.queues:
+        queue = Queue(state.queue, uid="", cpu=_OPEN, memory=_OPEN, gpu=_OPEN)
+        yield Constraint("queue", f"there is no queue {state.queue!r}", True, (Override("", (queue,)),))
+    else:
+        yield from _gates(search, state)
+    for change, _ in demand_changes(search, waiting):
+        yield Constraint("demand", _demand_text(change, waiting, cluster.nodes.values()), True, (change,))
+    if more := _more_room(search):
+        yield Constraint("room", room_text(search, waiting), True, more)
+    if state.queue in cluster.queues and (open_ := unlimited_changes(search, "quota")):
+        yield Constraint("claim", claim_text(search, state, waiting), True, open_)
+
+
+def _gates(search: Search, state: GroupState) -> Iterator[Constraint]:
+    """The limits, and for a group that is not preemptible the quotas, of its queue and those above it."""
+    gate = state.reason.gate if state.reason else None
+    if limits := unlimited_changes(search, "limit"):
+        if gate is not None and state.reason is not None and state.reason.code != OVER_QUOTA:
+            asks = show_amount(gate.resource, gate.need)
+            text = f"limit: queue {gate.queue} may hold {show_amount(gate.resource, gate.bound)}; it holds "
+            text += f"{_plain(gate.resource, gate.held)}, and this asks for {asks}"
+        else:
+            names = path_to_root(search.trials.cluster.queues, state.queue)
+            text = f"limit: {' and '.join(names)} may not hold what this asks for"
+        yield Constraint("limit", text, True, limits)
+    if not state.preemptible:
+        text = "quota: it is not preemptible, so it has to stay within the quota of its queue and of those above it"
+        if gate is not None and state.reason is not None and state.reason.code == OVER_QUOTA:
+            text += f"; {gate.queue} has {show_amount(gate.resource, gate.bound)}, of which "
+            text += f"{_plain(gate.resource, gate.held)} are held, and this asks for {_plain(gate.resource, gate.need)}"
+        yield Constraint("quota", text, True, (Preemptible(search.group),))
+
+
+def _plain(resource: str, amount: float) -> str:
+    return show_amount(resource, amount).split(" ", 1)[0]
+
+
+def _demand_text(change: object, waiting: Sequence[Pod], nodes: Sequence[Node] | object) -> str:
+    demand = getattr(change, "demand", "")
+    if isinstance(change, Tolerate):
+        return f"taint: {change.key} is not tolerated"
+    selectors = sorted({pair for pod in waiting for pair in pod.shape.node_selector})
+    if demand == "nodeSelector":
+        return f"node selector: {', '.join(f'{key}={value}' for key, value in selectors)}"
+    words = {"nodeAffinity": "node affinity", "podAffinity": "pod affinity", "podAntiAffinity": "pod anti-affinity"}
+    return f"{words.get(demand, demand)}: it is required, and leaves too few nodes"
+
+
+def _more_room(search: Search) -> Changes:
+    """Many nodes of the kind of which there are most that can hold a pod of the group."""
+    kinds = node_kinds(search)
+    return (AddNodes(most_nodes(search), kinds[0].name),) if kinds else ()
+
+
+def room_text(search: Search, waiting: Sequence[Pod]) -> str:
+    """Which nodes could hold a pod of the group and why none does: full, cordoned, not ready, or not for it."""
+    cluster, states, config = search.trials.cluster, search.base.last.nodes, search.trials.config
+    if not waiting:
+        return "room: no node has any for it"
+    pod = max(waiting, key=pod_gpus)
+    scarce = "gpu" if pod_gpus(pod) else "cpu"
+    found: Counter[str] = Counter()
+    names: dict[str, list[str]] = {}
+    without = 0
+    for name, node in sorted(cluster.nodes.items()):
+        if not in_pool(node.labels, config):
+            continue
+        if not node.allocatable.get(scarce, 0.0):
+            without += 1
+            continue
+        room = states[name].idle if name in states else {}
+        word = node_word(node, pod, room)
+        found[word] += 1
+        names.setdefault(word, []).append(name)
+    kind = "GPU node" if scarce == "gpu" else "node"
+    parts = []
+    for word in sorted(found, key=lambda each: (-found[each], each)):
+        listed = f" ({some(names[word], 2)})" if word in _LISTED else ""
+        parts.append(f"{count(found[word], kind) if not parts else found[word]} {word}{listed}")
+    text = "room: " + (", ".join(parts) or f"there is no {kind}")
+    return f"{text}; {without} without GPUs" if without and scarce == "gpu" else text
+
+
+_LISTED = frozenset({"cordoned", "not ready"})
+
+
+def node_word(node: Node, pod: Pod, idle: object) -> str:
+    """Why the node does not take the pod: the first that holds of cordoned, not ready, a taint, a selector, full."""
+    if node.bad_conditions:
+        return "not ready"
+    if node.unschedulable:
+        return "cordoned"
+    if untolerated(pod.shape.tolerations, node.taints):
+        return "with a taint that is not tolerated"
+    selector = dict(pod.shape.node_selector)
+    if any(node.labels.get(key) != value for key, value in selector.items()):
+        return "not matched by its node selector"
+    if pod.shape.node_affinity is not None and not admits(pod.shape.node_affinity, node):
+        return "not matched by its node affinity"
+    room = idle if isinstance(idle, dict) else {}
+    fits = all(room.get(name, 0.0) >= amount for name, amount in pod.shape.request)
+    return "with room for a pod" if fits and not pod.shape.share else "full"
+
+
+def claim_text(search: Search, state: GroupState, waiting: Sequence[Pod]) -> str:
+    """How much the queue and those above it may claim, and what the group needs of it."""
+    queues = {each.name: each for each in search.base.first.queues}
+    place = QUEUE_RESOURCES.index("gpu")
+    asked = sum(pod_gpus(pod) for pod in waiting)
+    parts = []
+    for name in path_to_root(search.trials.cluster.queues, state.queue):
+        queue = queues.get(name)
+        if queue is None:
+            continue
+        fair, held, quota = queue.fair_share[place], queue.allocated[place], queue.quota[place]
+        if held + asked > fair:
+            spare = f" + {number(fair - quota)} of the spare" if quota < fair else ""
+            needs = f"{number(held)} held + {number(asked)}" if held else number(asked)
+            parts.append(f"{name} may claim {number(fair)} GPUs (quota {number(quota)}{spare}), and needs {needs}")
+    if not parts:
+        return "claim: a higher quota would let it take room from queues that are over their share"
+    return "claim: " + "; ".join(parts) + ", so nobody is evicted for it"
+

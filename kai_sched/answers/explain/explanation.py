@@ -1,0 +1,225 @@
+"""The answer to "why does it wait, what would start it, and who pays?"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kai_sched.answers.explain.constraints import Constraint, blocking
+from kai_sched.answers.explain.node_changes import node_findings
+from kai_sched.answers.explain.queue_changes import queue_findings
+from kai_sched.answers.explain.search import Search, Tried
+from kai_sched.answers.explain.suggestion import Finding, NothingHelps, Suggestion
+from kai_sched.answers.explain.user_changes import user_findings
+from kai_sched.answers.explain.waiting import waiting_findings
+from kai_sched.answers.goal import group_pods, holding
+from kai_sched.answers.headlines import Victim, paid_text, victims_of
+from kai_sched.answers.trial import Trials
+from kai_sched.answers.waiting import pod_gpus
+from kai_sched.answers.words import count, gpus, number, since, some
+from kai_sched.answers.workload_changes import waits
+from kai_sched.answers.workloads import Workload, Workloads, workloads_of
+from kai_sched.model.objects import Pod
+from kai_sched.plan.reasons import Reason, show_amount
+from kai_sched.plan.result import QUEUE_RESOURCES, GroupState
+
+GPU_PLACE = QUEUE_RESOURCES.index("gpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What the pods that wait ask for: equal pods as one.
+
+    ``together`` pods have to start at once; ``request`` is by resource in scheduler units; ``gpus`` may be parts.
+    """
+
+    pods: int
+    together: int
+    request: tuple[tuple[str, float], ...]
+    gpus: float
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a change costs others: ``victims`` lose pods that they keep without it, ``late`` would have started."""
+
+    victims: tuple[Victim, ...]
+    late: tuple[Workload, ...]
+
+    @property
+    def text(self) -> str:
+        """ "evicts llama3-70b-sft (nlp): 6 pods, 48 GPUs", or "evicts nobody"."""
+        text = f"evicts {paid_text(self.victims)}" if self.victims else "evicts nobody"
+        return f"{text}; {some([each.name for each in self.late])} then waits" if self.late else text
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a workload waits, and what would start it.
+
+    Attributes
+    ----------
+    queue, priority_class, priority, preemptible
+        Of its group.
+    waits_s
+        Seconds since its oldest pod that waits was created.
+    running
+        Pods of it that have nodes.
+    needs
+        What its pods ask for.
+    starts
+        Whether it starts without any change; ``after`` says who is evicted for it.
+    reason
+        What the cycle says; None where no pod waits.
+    ahead
+        Workloads that come before it in line; ``waiting`` is how many there are in all.
+    constraints
+        What blocks it.
+    holders
+        (queue, GPUs held, GPUs over its quota) of leaf queues, the largest first.
+    suggestions
+        The smallest change of each kind that starts it, with what it costs others.
+    nothing
+        Kinds of changes that do not help, and how far they were tried.
+    """
+
+    workload: Workload
+    queue: str
+    priority_class: str
+    priority: int
+    preemptible: bool
+    waits_s: float
+    running: int
+    needs: tuple[Needs, ...]
+    starts: bool
+    after: Costs
+    reason: Reason | None
+    ahead: tuple[Workload, ...]
+    waiting: int
+    constraints: tuple[Constraint, ...]
+    holders: tuple[tuple[str, float, float], ...]
+    suggestions: tuple[tuple[Suggestion, Costs], ...]
+    nothing: tuple[NothingHelps, ...]
+
+    @property
+    def needs_text(self) -> str:
+        """ "2 pods together, each 8 GPUs, 160 CPU cores, 960Gi memory = 16 GPUs"."""
+        return needs_text(self.needs)
+
+
+def explain(trials: Trials, workload: Workload, workloads: Workloads) -> Explanation:
+    """Explain why the workload waits, by trials of changes. Deterministic; ``trials`` are left as they were."""
+    search = Search(trials, workload.group)
+    cluster = trials.cluster
+    pods = group_pods(cluster.pods, cluster.pod_groups, workload.group)
+    state = search.base.first.groups.get(workload.group)
+    starts = search.starts(())
+    found: list[Finding] = []
+    constraints: list[Constraint] = []
+    if not starts and any(waits(pod) for pod in pods):
+        constraints = blocking(search)
+        found = list(_findings(search, workloads))
+    suggested = [(each, costs_of(search, each, workloads)) for each in found if isinstance(each, Suggestion)]
+    group = cluster.pod_groups.get(workload.group)
+    waiting = [pod for pod in pods if waits(pod)]
+    created = min((pod.created_ns for pod in waiting if pod.created_ns), default=0)
+    ahead, line = _line(search, workloads)
+    return Explanation(
+        workload=workload,
+        queue=state.queue if state else "",
+        priority_class=(group.priority_class if group else pods[0].priority_class if pods else ""),
+        priority=state.priority if state else 0,
+        preemptible=state.preemptible if state else True,
+        waits_s=since(created, trials.now_ns),
+        running=holding(pods),
+        needs=tuple(_needs(waiting, state)),
+        starts=starts,
+        after=_costs(search, search.tried(()), workloads, base=False),
+        reason=_reason(search, state),
+        ahead=ahead,
+        waiting=line,
+        constraints=tuple(constraints),
+        holders=tuple(_holders(search)),
+        suggestions=tuple(suggested),
+        nothing=tuple(each for each in found if isinstance(each, NothingHelps)),
+    )
+
+
+def _findings(search: Search, workloads: Workloads) -> Iterator[Finding]:
+    yield from user_findings(search)
+    yield from queue_findings(search)
+    yield from node_findings(search)
+    yield from waiting_findings(search, workloads)
+
+
+def _reason(search: Search, state: GroupState | None) -> Reason | None:
+    """Once everything has settled, if it waits then; else that of the first cycle."""
+    last = search.base.last.groups.get(search.group)
+    if last is not None and last.reason is not None:
+        return last.reason
+    return state.reason if state else None
+
+
+def costs_of(search: Search, suggestion: Suggestion, workloads: Workloads) -> Costs:
+    """What the change costs others, beyond what happens without it."""
+    return _costs(search, search.tried(suggestion.changes), workloads, base=True)
+
+
+def _costs(search: Search, tried: Tried, workloads: Workloads, base: bool) -> Costs:
+    """``base``: leave out what happens without a change too; else only what is evicted for the group itself."""
+    cluster = search.trials.cluster
+    without = search.tried(())
+    if base:
+        spared = {each.pod for each in without.evicted}
+        lost = [each for each in tried.evicted if each.pod not in spared and each.pod not in set(tried.bound)]
+    else:
+        lost = [each for each in tried.evicted if each.cause == search.group]
+    victims = victims_of(lost, cluster, workloads, search.trials.now_ns)
+    late = sorted({workloads.pods[key] for key in set(without.bound) - set(tried.bound) if key in workloads.pods})
+    late = [group for group in late if group != search.group] if base else []
+    return Costs(tuple(victims), tuple(workloads.of(group) for group in late))
+
+
+def _line(search: Search, workloads: Workloads) -> tuple[tuple[Workload, ...], int]:
+    """The workloads ahead of the group, in the order in which they are tried, and how many wait in all."""
+    order = [key for key in search.base.first.line if key in workloads.by_group]
+    place = order.index(search.group) if search.group in order else 0
+    return tuple(workloads.of(key) for key in order[:place]), len(order)
+
+
+def _holders(search: Search) -> Iterator[tuple[str, float, float]]:
+    """The leaf queues that hold GPUs, and what of that is over their quota."""
+    queues = search.base.first.queues
+    parents = {each.parent for each in queues}
+    found = [each for each in queues if each.name not in parents and each.allocated[GPU_PLACE] > 0]
+    for each in sorted(found, key=lambda each: (-each.allocated[GPU_PLACE], each.name)):
+        held = each.allocated[GPU_PLACE]
+        yield each.name, held, max(0.0, held - each.quota[GPU_PLACE])
+
+
+def _needs(waiting: Sequence[Pod], state: GroupState | None) -> Iterator[Needs]:
+    sets: dict[int, list[Pod]] = {}
+    for pod in waiting:
+        sets.setdefault(id(pod.shape), []).append(pod)
+    minimum = state.min_member if state else 1
+    for pods in sets.values():
+        together = min(len(pods), minimum) if len(sets) == 1 else len(pods)
+        yield Needs(len(pods), together, pods[0].shape.request, pod_gpus(pods[0]))
+
+
+def needs_text(needs: Sequence[Needs]) -> str:
+    """What the pods ask for, in words."""
+    parts = []
+    for each in needs:
+        order = sorted((name for name, _ in each.request if name != "pods"), key=lambda name: (name != "gpu", name))
+        request = dict(each.request)
+        amounts = [show_amount(name, request[name]) for name in order]
+        if each.gpus and "gpu" not in request:
+            amounts.insert(0, gpus(each.gpus))
+        pods = count(each.pods, "pod") + (" together" if each.together == each.pods > 1 else "")
+        if 1 < each.together < each.pods:
+            pods = f"{count(each.pods, 'pod')}, at least {each.together} together"
+        parts.append(f"{pods}, {'each ' if each.pods > 1 else ''}{', '.join(amounts)}")
+    total = sum(each.gpus * each.pods for each in needs)
+    text = "; ".join(parts)
+    return f"{text} = {number(total)} GPUs in all" if total and sum(each.pods for each in needs) > 1 else text

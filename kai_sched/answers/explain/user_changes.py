@@ -1,0 +1,203 @@
+"""Changes that the user of a workload can make: smaller or fewer pods, a smaller minimum, fewer demands on nodes, or
+another preemptibility, priority class or queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kai_sched.answers.changes import Change, taint_keys
+from kai_sched.answers.explain.search import Changes, Search
+from kai_sched.answers.explain.suggestion import USER, Finding, NothingHelps, Suggestion, smallest_set
+from kai_sched.answers.goal import group_pods
+from kai_sched.answers.workload_changes import (
+    InClass,
+    InQueue,
+    Minimum,
+    PodCount,
+    PodGpus,
+    Preemptible,
+    Tolerate,
+    WithoutDemand,
+    waits,
+)
+from kai_sched.lowering.constraints import untolerated
+from kai_sched.model.checks import leaf_queues
+from kai_sched.model.objects import Pod, PodGroup
+from kai_sched.model.resources import GPU
+from kai_sched.plan.reasons import some_of
+
+MOST_QUEUES = 3
+TENTHS = 10
+
+
+def user_findings(search: Search) -> Iterator[Finding]:
+    """What the user can change, kind by kind."""
+    cluster = search.trials.cluster
+    pods = group_pods(cluster.pods, cluster.pod_groups, search.group)
+    waiting = [pod for pod in pods if waits(pod)]
+    yield from _smaller_pods(search, waiting)
+    if search.goal.least == 1:
+        yield from _fewer_pods(search, pods)
+        yield from _smaller_minimum(search, pods)
+    yield from _fewer_demands(search, waiting)
+    yield from _preemptible(search)
+    yield from _other_class(search)
+    yield from _other_queue(search)
+
+
+def _smaller_pods(search: Search, waiting: Sequence[Pod]) -> Iterator[Finding]:
+    most = max((dict(pod.shape.request).get(GPU, 0.0) for pod in waiting), default=0.0)
+    part = max((pod.shape.share.portion for pod in waiting if pod.shape.share), default=0.0)
+    if most > 1:
+        amounts = [float(gpus) for gpus in range(int(most) - 1, 0, -1)]
+        unit, now = "GPU of each pod", f"{most:g}"
+    elif part:
+        tenths = range(int(part * TENTHS - 1e-9), 0, -1)
+        amounts, unit, now = [each / TENTHS for each in tenths], "tenth of a GPU of each pod", f"{part:g}"
+    else:
+        return
+    found = search.first([(PodGpus(search.group, each),) for each in amounts])
+    if found.place is None:
+        if amounts:
+            yield NothingHelps("gpusPerPod", USER, f"fewer GPUs per pod, down to {amounts[-1]:g}")
+        return
+    gpus = amounts[found.place]
+    text = f"{gpus:g} GPU{'' if gpus == 1 else 's'} per pod instead of {now}"
+    yield Suggestion("gpusPerPod", USER, text, unit, (PodGpus(search.group, gpus),), found.exact)
+
+
+def _fewer_pods(search: Search, pods: Sequence[Pod]) -> Iterator[Finding]:
+    alive = sum(not pod.has_ended for pod in pods)
+    numbers = list(range(alive - 1, 0, -1))
+    if not numbers:
+        return
+    found = search.first([(PodCount(search.group, each),) for each in numbers])
+    if found.place is None:
+        yield NothingHelps("pods", USER, "fewer pods, down to 1")
+        return
+    number = numbers[found.place]
+    text = f"{number} pod{'' if number == 1 else 's'} instead of {alive}"
+    yield Suggestion("pods", USER, text, "pod", (PodCount(search.group, number),), found.exact)
+
+
+def _smaller_minimum(search: Search, pods: Sequence[Pod]) -> Iterator[Finding]:
+    group = search.trials.cluster.pod_groups.get(search.group)
+    if group is None:
+        return
+    minimums = _minimums(group)
+    for name, minimum in minimums:
+        numbers = list(range(minimum - 1, 0, -1))
+        of = f" of sub-group {name}" if name else ""
+        found = search.first([(Minimum(search.group, each, name),) for each in numbers])
+        if found.place is None:
+            if len(minimums) == 1:
+                yield NothingHelps("minimum", USER, f"a smaller minimum{of}, down to 1 pod")
+            continue
+        number = numbers[found.place]
+        text = f"a minimum{of} of {number} pod{'' if number == 1 else 's'} instead of {minimum}"
+        yield Suggestion("minimum", USER, text, "pod", (Minimum(search.group, number, name),), found.exact)
+
+
+def _minimums(group: PodGroup) -> list[tuple[str, int]]:
+    """(sub-group, minimum) of each that can be lowered; "" for the group itself."""
+    if not group.sub_groups:
+        return [("", group.min_member)] if group.min_member and group.min_member > 1 else []
+    parents = {each.parent for each in group.sub_groups}
+    leaves = [each for each in group.sub_groups if each.name not in parents]
+    return [(each.name, each.min_member) for each in leaves if each.min_member and each.min_member > 1]
+
+
+def demand_changes(search: Search, waiting: Sequence[Pod]) -> list[tuple[Change, str]]:
+    """What the pods ask of nodes and of other pods, or do not tolerate, each as a change that leaves it out, in words."""
+    shapes = {id(pod.shape): pod.shape for pod in waiting}.values()
+    found: list[tuple[Change, str]] = []
+    selectors = sorted({pair for shape in shapes for pair in shape.node_selector})
+    if selectors:
+        what = some_of([f"{key}={value}" for key, value in selectors])
+        found.append((WithoutDemand(search.group, "nodeSelector"), f"without its node selector ({what})"))
+    if any(shape.node_affinity is not None for shape in shapes):
+        found.append((WithoutDemand(search.group, "nodeAffinity"), "without its required node affinity"))
+    if any(shape.affinity for shape in shapes):
+        found.append((WithoutDemand(search.group, "podAffinity"), "without its pod affinity"))
+    if any(shape.anti_affinity for shape in shapes):
+        found.append((WithoutDemand(search.group, "podAntiAffinity"), "without its pod anti-affinity"))
+    taints = {node.taints for node in search.trials.cluster.nodes.values()}
+    missing = {taint for shape in shapes for each in taints for taint in untolerated(shape.tolerations, each)}
+    for key in taint_keys(missing):
+        found.append((Tolerate(search.group, key), f"with a toleration of the taint {key}"))
+    return found
+
+
+def _fewer_demands(search: Search, waiting: Sequence[Pod]) -> Iterator[Finding]:
+    """Each demand that is enough alone; where none is, all of them, as far as they are needed."""
+    demands = demand_changes(search, waiting)
+    if not demands:
+        return
+    alone = [(change, text) for change, text in demands if search.starts((change,))]
+    for change, text in alone:
+        yield Suggestion("demand", USER, text, "", (change,))
+    if alone:
+        return
+    every: Changes = tuple(change for change, _ in demands)
+    if len(every) > 1 and search.starts(every):
+        texts = dict(demands)
+        kept = smallest_set(search, every)
+        yield Suggestion("demand", USER, " and ".join(texts[each] for each in kept), "demand", kept)
+        return
+    yield NothingHelps("demand", USER, "fewer demands on nodes and other pods, up to none")
+
+
+def _preemptible(search: Search) -> Iterator[Finding]:
+    state = search.base.first.groups.get(search.group)
+    if state is None or state.preemptible:
+        return
+    change = (Preemptible(search.group),)
+    if search.starts(change):
+        yield Suggestion("preemptible", USER, "preemptible (spec.preemptibility)", "", change)
+    else:
+        yield NothingHelps("preemptible", USER, "being preemptible")
+
+
+def _other_class(search: Search) -> Iterator[Finding]:
+    """The priority class whose value is nearest to that of the group."""
+    state = search.base.first.groups.get(search.group)
+    classes = search.trials.cluster.priority_classes
+    if state is None:
+        return
+    values = {each.value: name for name, each in sorted(classes.items(), reverse=True) if _is_for_users(name)}
+    values.pop(state.priority, None)
+    order = sorted(values, key=lambda value: (abs(value - state.priority), value))
+    if not order:
+        return
+    found = search.first([(InClass(search.group, values[each]),) for each in order])
+    if found.place is None:
+        yield NothingHelps("priorityClass", USER, f"another of the {len(order) + 1} priority classes")
+        return
+    value = order[found.place]
+    text = f"priority class {values[value]} ({value}) instead of {state.priority}"
+    yield Suggestion("priorityClass", USER, text, "value of a class", (InClass(search.group, values[value]),))
+
+
+def _is_for_users(name: str) -> bool:
+    return not name.startswith("system-")
+
+
+def _other_queue(search: Search) -> Iterator[Finding]:
+    state = search.base.first.groups.get(search.group)
+    own = state.queue if state else ""
+    leaves = [name for name in leaf_queues(search.trials.cluster, search.trials.config) if name != own]
+    if not leaves:
+        return
+    looked = leaves[: search.affordable(len(leaves))]
+    able = [name for name in looked if search.starts((InQueue(search.group, name),))]
+    # Those first in which it costs others least.
+    able.sort(key=lambda name: (len(search.tried((InQueue(search.group, name),)).evicted), name))
+    for name in able[:MOST_QUEUES]:
+        yield Suggestion("queue", USER, f"queue {name} instead of {own}", "", (InQueue(search.group, name),))
+    if not able:
+        yield NothingHelps("queue", USER, f"another of the {len(leaves) + 1} queues" + _of(len(looked), len(leaves)))
+
+
+def _of(looked: int, there: int) -> str:
+    return "" if looked == there else f" (the first {looked} were tried)"

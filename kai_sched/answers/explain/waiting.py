@@ -1,0 +1,43 @@
+"""Whose end is enough for a group to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kai_sched.answers.changes import Remove
+from kai_sched.answers.explain.search import Search
+from kai_sched.answers.explain.suggestion import WAITING, Finding, NothingHelps, Suggestion
+from kai_sched.answers.workloads import Workloads
+from kai_sched.plan.result import GroupState
+
+RUNS = frozenset({"Running", "Bound", "Releasing", "Binding"})
+MOST_SHOWN = 3
+
+
+def running_groups(search: Search) -> list[GroupState]:
+    """The groups that hold nodes before the first cycle, those with most pods first."""
+    cluster = search.trials.cluster
+    held: dict[str, float] = {}
+    for pod in cluster.pods.values():
+        if pod.node and not pod.has_ended:
+            share = pod.shape.share.quota if pod.shape.share else 0.0
+            held[pod.group_key] = held.get(pod.group_key, 0.0) + dict(pod.shape.request).get("gpu", 0.0) + share
+    groups = search.base.first.groups
+    found = [groups[key] for key in held if key in groups and key != search.group]
+    return sorted(found, key=lambda group: (-held[group.key], group.key))
+
+
+def waiting_findings(search: Search, workloads: Workloads) -> Iterator[Finding]:
+    """Running groups of which the end of each alone is enough."""
+    groups = running_groups(search)
+    if not groups:
+        return
+    looked = groups[: search.affordable(len(groups))]
+    enough = [group for group in looked if search.starts((Remove(group.key),))]
+    more = max(0, len(enough) - MOST_SHOWN)
+    for group in enough[:MOST_SHOWN]:
+        text = f"the end of {workloads.of(group.key).name} ({group.queue})"
+        yield Suggestion("end", WAITING, text, "", (Remove(group.key),), more=more)
+    if not enough:
+        what = f"the {len(looked)} largest of {len(groups)}" if len(looked) < len(groups) else f"the {len(groups)}"
+        yield NothingHelps("end", WAITING, f"the end of any one of {what} running workloads")

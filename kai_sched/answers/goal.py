@@ -1,0 +1,60 @@
+"""Whether a group has started: it holds nodes for its minimum; a group that runs already, for more pods than before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kai_sched.model.checks import DEFAULT_SET, short_of, tree_fault
+from kai_sched.model.keys import unmarked
+from kai_sched.model.objects import Pod, PodGroup
+from kai_sched.model.store import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """When the group with this key has started: its minimum is held, by at least ``least`` pods."""
+
+    group: str
+    least: int
+
+    def met(self, cluster: Cluster) -> bool:
+        """Whether it has started in this cluster."""
+        pods = group_pods(cluster.pods, cluster.pod_groups, self.group)
+        return holding(pods) >= self.least and has_minimum(cluster, self.group, pods)
+
+
+def goal_of(cluster: Cluster, group: str) -> Goal:
+    """The goal for a group that waits: its minimum; of one that has that already, one pod more than now."""
+    pods = group_pods(cluster.pods, cluster.pod_groups, group)
+    held = holding(pods)
+    return Goal(group, held + 1 if held and has_minimum(cluster, group, pods) else 1)
+
+
+def group_pods(pods: Mapping[str, Pod], groups: Mapping[str, PodGroup], group: str) -> list[Pod]:
+    """The pods of the group with this key, by key; of a bare pod, that pod."""
+    key = unmarked(group)
+    if key == group:
+        found = [pod for pod in pods.values() if pod.group and pod.group_key == group]
+        if found or group in groups:
+            return sorted(found, key=lambda pod: pod.key)
+    pod = pods.get(key)
+    return [] if pod is None or pod.group else [pod]
+
+
+def holding(pods: Iterable[Pod]) -> int:
+    """How many of the pods have a node."""
+    return sum(_holds(pod) for pod in pods)
+
+
+def has_minimum(cluster: Cluster, group: str, pods: Iterable[Pod]) -> bool:
+    """Whether these pods of the group hold what it needs to run."""
+    known = cluster.pod_groups.get(group)
+    if known is None or tree_fault(known) is not None:
+        return any(_holds(pod) for pod in pods)
+    return short_of(known, Counter(pod.sub_group or DEFAULT_SET for pod in pods if _holds(pod))) is None
+
+
+def _holds(pod: Pod) -> bool:
+    return bool(pod.node) and not pod.has_ended and not pod.deleted_ns

@@ -1,0 +1,170 @@
+"""Evictions as people ask about them: one headline for each group that gets room, with who is evicted for it and what
+that costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kai_sched.answers.words import alike, count, duration, gpus, pattern, since
+from kai_sched.answers.workloads import Workload, Workloads
+from kai_sched.model.store import Cluster
+from kai_sched.plan.effects import Evict
+from kai_sched.plan.receipts import rule
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A workload that loses pods.
+
+    Attributes
+    ----------
+    pods, of_pods
+        How many of its pods are evicted, and how many it has.
+    gpus
+        GPUs that these pods held, in devices.
+    up_s
+        Seconds since the workload started; 0 where that is not known.
+    moved
+        How many of the pods have a place on another node already.
+    """
+
+    workload: Workload
+    queue: str
+    pods: int
+    of_pods: int
+    gpus: float
+    up_s: float
+    moved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """All evictions of one action for one group.
+
+    Attributes
+    ----------
+    winner
+        The workload that gets the room; None for a gang that is stale.
+    queue
+        Its queue.
+    asked
+        GPUs that it is placed on.
+    action, rule
+        By which the victims are evicted, as a name and in words.
+    victims
+        In the order of their names.
+    """
+
+    winner: Workload | None
+    queue: str
+    asked: float
+    action: str
+    rule: str
+    victims: tuple[Victim, ...]
+
+    @property
+    def pods(self) -> int:
+        """Pods that are evicted."""
+        return sum(each.pods for each in self.victims)
+
+    @property
+    def gpus(self) -> float:
+        """GPUs that they held."""
+        return sum(each.gpus for each in self.victims)
+
+    @property
+    def text(self) -> str:
+        """The headline: who pays how much for whom."""
+        paid = paid_text(self.victims)
+        if self.winner is None:
+            return f"{paid}: {self.rule}"
+        verb = "moves" if self.victims and all(each.moved == each.pods for each in self.victims) else "evicts"
+        placed = f"place {gpus(self.asked)} for " if self.asked else "place "
+        free = self.gpus - self.asked
+        stays = f"; {gpus(free)} stay free" if free > 0 and verb == "evicts" else ""
+        return f"To {placed}{self.winner.name} this {verb} {paid}{stays}"
+
+
+def headlines(evicted: Iterable[Evict], cluster: Cluster, workloads: Workloads, now_ns: int) -> list[Headline]:
+    """The headlines in the order of the decisions. ``cluster`` is what the first of these cycles was decided on."""
+    sets: dict[tuple[str, str], list[Evict]] = {}
+    for each in evicted:
+        sets.setdefault((each.action, each.cause or f"stale {each.group}"), []).append(each)
+    found = []
+    for (action, _), members in sets.items():
+        cause = members[0].cause
+        winner = workloads.of(cause) if cause else None
+        victims = victims_of(members, cluster, workloads, now_ns)
+        asked = _asked(cluster, cause) if cause else 0.0
+        found.append(Headline(winner, _queue_of(cluster, cause), asked, action, rule(members[0]), tuple(victims)))
+    return found
+
+
+def victims_of(evicted: Sequence[Evict], cluster: Cluster, workloads: Workloads, now_ns: int) -> list[Victim]:
+    """Who loses pods, by name; the evictions of a pod count once."""
+    pods: dict[str, dict[str, Evict]] = {}
+    for each in evicted:
+        pods.setdefault(each.group, {}).setdefault(each.pod, each)
+    sizes: dict[str, int] = {}
+    for pod in cluster.pods.values():
+        if not pod.has_ended:
+            sizes[pod.group_key] = sizes.get(pod.group_key, 0) + 1
+    found = []
+    for group, lost in pods.items():
+        workload = workloads.of(group)
+        held = sum(dict(each.freed).get("gpu", 0.0) for each in lost.values())
+        moved = sum(bool(each.moves_to) for each in lost.values())
+        up_s = since(_started_ns(cluster, group, lost), now_ns)
+        found.append(
+            Victim(
+                workload, _queue_of(cluster, group), len(lost), max(sizes.get(group, 0), len(lost)), held, up_s, moved
+            )
+        )
+    return sorted(found, key=lambda each: (each.workload.namespace, each.workload.name, each.workload.group))
+
+
+def paid_text(victims: Sequence[Victim]) -> str:
+    """Who pays: "llama3-70b-sft (nlp): 6 pods, 48 GPUs, up 2d 2h"; workloads that differ in a number as one."""
+    sets: dict[object, list[Victim]] = {}
+    for each in victims:
+        key = (pattern(each.workload.name), each.queue, each.pods, each.gpus)
+        sets.setdefault(key, []).append(each)
+    return ", and ".join(_paid_alike(members) for members in sets.values())
+
+
+def _paid_alike(members: Sequence[Victim]) -> str:
+    first = members[0]
+    names = alike([each.workload.name for each in members])
+    up = max(each.up_s for each in members)
+    pods = count(first.pods, "pod")
+    if first.pods < first.of_pods:
+        pods = f"{first.pods} of its {first.of_pods} pods"
+    amount = f", {gpus(first.gpus)}" if first.gpus else ""
+    each_of = f"{len(members)} x " if len(members) > 1 else ""
+    return f"{names} ({first.queue}): {each_of}{pods}{amount}" + (f", up {duration(up)}" if up else "")
+
+
+def _asked(cluster: Cluster, group: str) -> float:
+    """GPUs that the pods of the group that have no node ask for."""
+    return sum(
+        dict(pod.shape.request).get("gpu", 0.0) + (pod.shape.share.quota if pod.shape.share else 0.0)
+        for pod in cluster.pods.values()
+        if pod.group_key == group and not pod.node and not pod.has_ended
+    )
+
+
+def _queue_of(cluster: Cluster, group: str) -> str:
+    found = cluster.pod_groups.get(group)
+    if found is not None:
+        return found.queue
+    pod = cluster.pods.get(group.removeprefix("pod:"))
+    return pod.queue if pod else ""
+
+
+def _started_ns(cluster: Cluster, group: str, lost: dict[str, Evict]) -> int:
+    found = cluster.pod_groups.get(group)
+    if found is not None and found.last_start_ns:
+        return found.last_start_ns
+    return min((cluster.pods[key].created_ns for key in lost if key in cluster.pods), default=0)

@@ -1,0 +1,134 @@
+"""Trials: what becomes of a cluster that is changed and then left alone, cycle after cycle until nothing changes any more.
+
+All trials of a cluster share one store, which is put back after each, and one cache of lowered tables: a trial costs
+what its changes and its cycles cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kai_sched.answers.changes import Change
+from kai_sched.cycle.hint_tracker import HintTracker
+from kai_sched.cycle.run import run_cycle
+from kai_sched.cycle.world.pods import SECOND_NS, World, advance
+from kai_sched.lowering.cache import Cache
+from kai_sched.model.config import Config
+from kai_sched.model.hints import SchedulingHints
+from kai_sched.model.store import Cluster, Store
+from kai_sched.plan.effects import Bind, Evict
+from kai_sched.plan.result import CycleResult
+
+# A cycle of the cluster at that time, with what the cache and the hints bring from the one before.
+Decide = Callable[[Cluster, Config, int, Cache, SchedulingHints], CycleResult]
+CYCLES_MAX = 16
+_WORLD = World(SECOND_NS, revives=False, restarts_clocks=False, keeps_devices=False)
+
+
+def decide_unasked(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: SchedulingHints) -> CycleResult:
+    """A cycle in which no selector of devices is evaluated."""
+    return run_cycle(cluster, config, now_ns, cache, hints=hints)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a cluster.
+
+    Attributes
+    ----------
+    start, end
+        The cluster before the first cycle, with the changes of the trial, and after the last one.
+    first, last
+        The results of the first and the last cycle.
+    evicted
+        All evictions, in the order of the decisions.
+    bound
+        Keys of the pods that were bound, in that order.
+    cycles
+        How many there were.
+    settled
+        Whether the last cycle changed nothing; else there were CYCLES_MAX.
+    """
+
+    start: Cluster
+    end: Cluster
+    first: CycleResult
+    last: CycleResult
+    evicted: tuple[Evict, ...]
+    bound: tuple[str, ...]
+    cycles: int
+    settled: bool
+
+
+class Trials:
+    """Trials of one cluster.
+
+    Attributes
+    ----------
+    work
+        Objects (pods and nodes) that the cycles of all trials so far looked at: what trials have cost, in a unit that
+        does not depend on the machine.
+    """
+
+    def __init__(self, cluster: Cluster, config: Config, now_ns: int, decide: Decide = decide_unasked) -> None:
+        self.config = config
+        self.now_ns = now_ns
+        self.work = 0
+        self._decide = decide
+        self._store = Store.of(cluster)
+        self._base = self._store.cluster()
+        self._cache = Cache()
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster without changes."""
+        return self._base
+
+    @property
+    def cycle_cost(self) -> int:
+        """The work of one cycle."""
+        return len(self._base.pods) + len(self._base.nodes)
+
+    def outcome(self, changes: Sequence[Change] = ()) -> Outcome:
+        """What becomes of the cluster with these changes. Raises FieldError for changes that do not fit it."""
+        if self._store.changes_since(self._base.serial) is None:
+            # The journal no longer reaches back to the first view.
+            self._store = Store.of(self._base)
+            self._base = self._store.cluster()
+        base = self._base
+        try:
+            for each in changes:
+                each.apply(self._store)
+            return self._settle()
+        finally:
+            self._store.restore(base)
+
+    def _settle(self) -> Outcome:
+        store, now_ns, tracker = self._store, self.now_ns, HintTracker()
+        start = view = store.cluster()
+        results: list[CycleResult] = []
+        evicted: list[Evict] = []
+        bound: list[str] = []
+        settled, hints = False, tracker.next_hints()
+        while not settled and len(results) < CYCLES_MAX:
+            result = self._decide(view, self.config, now_ns, self._cache, hints)
+            self.work += self.cycle_cost
+            results.append(result)
+            evicted += [each for each in result.effects if isinstance(each, Evict)]
+            bound += [each.pod for each in result.effects if isinstance(each, Bind)]
+            before = store.serial
+            if may_change(view, result):
+                advance(store, view, result, now_ns, _WORLD)
+            again = tracker.record(view, result, self.config) or tracker.due
+            following = tracker.next_hints()
+            settled = store.serial == before and following == hints and not again
+            hints, view, now_ns = following, store.cluster(), now_ns + SECOND_NS
+        return Outcome(start, view, results[0], results[-1], tuple(evicted), tuple(bound), len(results), settled)
+
+
+def may_change(cluster: Cluster, result: CycleResult) -> bool:
+    """Whether the cluster is another one after the cycle: pods are bound, evicted or leave."""
+    if any(isinstance(each, Bind | Evict) for each in result.effects) or cluster.bind_requests:
+        return True
+    return any(pod.deleted_ns for pod in cluster.pods.values())

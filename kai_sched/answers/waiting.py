@@ -1,0 +1,186 @@
+"""The groups that wait, with the dominant reason of each in a few words, and equal ones as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kai_sched.answers.words import alike, gpus, number, pattern, since
+from kai_sched.answers.workloads import Workload, Workloads
+from kai_sched.model.objects import Pod
+from kai_sched.model.store import Cluster
+from kai_sched.plan.reasons import (
+    DELAYED,
+    NO_FIT,
+    NO_QUEUE,
+    NOT_READY,
+    OVER_LIMIT,
+    OVER_QUOTA,
+    QUEUE_NOT_LEAF,
+    Reason,
+    show_amount,
+)
+from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, GroupState, QueueState
+
+GPU_PLACE = QUEUE_RESOURCES.index("gpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A workload, or several equal ones, of which pods wait.
+
+    Attributes
+    ----------
+    workloads
+        The workload; several that differ in a number of their name, and in nothing else that is shown.
+    name
+        Their names as one.
+    queue
+        Its queue; "" where it names none.
+    pods, gpus_per_pod
+        Pods of each that wait, and GPUs that each of these asks for; 0 where pods differ.
+    gpus
+        GPUs that the pods of each ask for in all.
+    running
+        Pods of each that run.
+    waits_s
+        Seconds since the oldest of them was created.
+    code, why
+        The code of the reason, and the reason in a few words.
+    message
+        The whole reason, of the first of them.
+    """
+
+    workloads: tuple[Workload, ...]
+    name: str
+    queue: str
+    pods: int
+    gpus_per_pod: float
+    gpus: float
+    running: int
+    waits_s: float
+    code: str
+    why: str
+    message: str
+
+    @property
+    def size(self) -> str:
+        """ "1x4 GPU", "8x8 GPU", or the number of pods that ask for no GPU, or for different numbers."""
+        if self.gpus and self.gpus_per_pod:
+            return f"{self.pods}x{number(self.gpus_per_pod)} GPU"
+        return f"{self.pods} pods, {number(self.gpus)} GPU" if self.gpus else f"{self.pods} pod{'s' * (self.pods != 1)}"
+
+
+def waiting_groups(cluster: Cluster, result: CycleResult, workloads: Workloads, now_ns: int) -> list[Waiting]:
+    """All groups with a reason, the oldest first; equal ones as one."""
+    pods: dict[str, list[Pod]] = {}
+    for key, state in result.pods.items():
+        if state.status in ("Pending", "Gated"):
+            pods.setdefault(workloads.pods.get(key, ""), []).append(cluster.pods[key])
+    queues = {queue.name: queue for queue in result.queues}
+    found = [
+        _waiting(state, pods.get(key, []), workloads.of(key), queues, now_ns)
+        for key, state in result.groups.items()
+        if state.reason is not None
+    ]
+    found.sort(key=lambda each: (-each.waits_s, each.workloads[0].namespace, each.name))
+    return _collapsed(found)
+
+
+def _waiting(
+    state: GroupState, pods: Sequence[Pod], workload: Workload, queues: dict[str, QueueState], now_ns: int
+) -> Waiting:
+    asked = [pod_gpus(pod) for pod in pods]
+    created = min((pod.created_ns for pod in pods if pod.created_ns), default=0)
+    reason = state.reason
+    assert reason is not None  # the caller leaves out groups that do not wait
+    runs = sum(number for status, number in state.counts.items() if status in ("Running", "Bound"))
+    return Waiting(
+        workloads=(workload,),
+        name=workload.name,
+        queue=state.queue,
+        pods=len(pods),
+        gpus_per_pod=asked[0] if len(set(asked)) == 1 else 0.0,
+        gpus=sum(asked),
+        running=runs,
+        waits_s=since(created, now_ns),
+        code=reason.code,
+        why=in_brief(state, reason, sum(asked), queues),
+        message=reason.message,
+    )
+
+
+def _collapsed(waiting: Sequence[Waiting]) -> list[Waiting]:
+    sets: dict[object, list[Waiting]] = {}
+    for each in waiting:
+        first = each.workloads[0]
+        key = (first.kind, first.namespace, pattern(first.name), each.queue, each.size, each.running, each.why)
+        sets.setdefault(key, []).append(each)
+    found = []
+    for members in sets.values():
+        names = alike([each.name for each in members])
+        together = tuple(each.workloads[0] for each in members)
+        found.append(replace(members[0], workloads=together, name=names))
+    return found
+
+
+def pod_gpus(pod: Pod) -> float:
+    """GPUs that the pod asks for; a part that is given as memory counts as nothing, as its size depends on the node."""
+    return dict(pod.shape.request).get("gpu", 0.0) + (pod.shape.share.quota if pod.shape.share else 0.0)
+
+
+def in_brief(state: GroupState, reason: Reason, asked: float, queues: dict[str, QueueState]) -> str:
+    """The reason in a few words, with the numbers that decide it."""
+    match reason.code:
+        case code if code == OVER_LIMIT and reason.gate:
+            gate = reason.gate
+            held, need = (show_amount(gate.resource, each).split(" ", 1)[0] for each in (gate.held, gate.need))
+            return f"limit of {gate.queue}: {held} + {need} > {show_amount(gate.resource, gate.bound)}"
+        case code if code == OVER_QUOTA and reason.gate:
+            gate = reason.gate
+            held, need = (show_amount(gate.resource, each).split(" ", 1)[0] for each in (gate.held, gate.need))
+            return f"quota of {gate.queue} for work that is not preemptible: {held} + {need} > " + show_amount(
+                gate.resource, gate.bound
+            )
+        case code if code == NO_FIT:
+            return _no_room(state, reason, asked, queues)
+        case code if code == NO_QUEUE:
+            return f"there is no queue {state.queue!r}" if state.queue else "it names no queue"
+        case code if code == QUEUE_NOT_LEAF:
+            return f"queue {state.queue} has child queues"
+        case code if code in (NOT_READY, DELAYED):
+            return reason.message
+        case _:
+            return reason.message
+
+
+def _no_room(state: GroupState, reason: Reason, asked: float, queues: dict[str, QueueState]) -> str:
+    """What keeps the group from the nodes, and why nobody is evicted for it."""
+    facts = reason.facts
+    if facts is None:
+        return reason.message
+    only = [f"{text} ({count} nodes)" for text, count in facts.verdicts.items()]
+    if not facts.short and len(only) == 1:
+        return only[0]
+    if unmet := _main_verdict(facts.verdicts, facts.n_nodes, sum(nodes for nodes, _, _ in facts.short.values())):
+        return unmet
+    place = "no room" if facts.short or not facts.room else f"room for {facts.room} of {facts.asked} pods"
+    queue = queues.get(state.queue)
+    if queue is not None and asked:
+        fair, held = queue.fair_share[GPU_PLACE], queue.allocated[GPU_PLACE]
+        if held + asked > fair:
+            return f"{place}; {queue.name} may claim {number(fair)}, needs {number(held)} + {number(asked)}"
+    return place
+
+
+def _main_verdict(verdicts: dict[str, int] | object, n_nodes: int, short: int) -> str:
+    """What keeps most nodes away, where it is no lack of room."""
+    if not isinstance(verdicts, dict) or not verdicts:
+        return ""
+    text, count = max(sorted(verdicts.items()), key=lambda each: each[1])
+    return f"{text} ({count} of {n_nodes} nodes)" if count > short and count * 2 > n_nodes else ""
+
+
+def asked_text(waiting: Waiting) -> str:
+    """What the pods of it ask for in all: "16 GPUs"."""
+    return gpus(waiting.gpus)

@@ -1,0 +1,230 @@
+"""Changes of one workload that its user can make: less GPUs or pods, fewer demands on nodes, another class or queue.
+
+Only pods that have no node yet change. A group is named by its key; a bare pod by that of the pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from kai_sched.answers.changes import pods_of
+from kai_sched.api.names import PREEMPTIBILITY_LABEL
+from kai_sched.model.constraints import Toleration
+from kai_sched.model.objects import GpuShare, Phase, Pod, PodGroup, Shape
+from kai_sched.model.resources import GPU
+from kai_sched.model.store import Store
+
+# What placement asks of nodes, and of other pods, that can be left out.
+DEMANDS = ("nodeSelector", "nodeAffinity", "podAffinity", "podAntiAffinity")
+
+
+@dataclass(frozen=True, slots=True)
+class PodGpus:
+    """Each pod asks for at most ``gpus`` whole GPUs, or, where it asks for a part of one, for that part."""
+
+    group: str
+    gpus: float
+
+    def apply(self, store: Store) -> None:
+        _reshape(store, self.group, self._less)
+
+    def _less(self, shape: Shape) -> Shape:
+        if shape.share is not None:
+            return replace(shape, share=_smaller(shape.share, self.gpus))
+        request = tuple((name, min(amount, self.gpus) if name == GPU else amount) for name, amount in shape.request)
+        return replace(shape, request=request)
+
+    @property
+    def flag(self) -> str:
+        return f"--set workload/{self.group}.gpus={self.gpus:g}"
+
+
+def _smaller(share: GpuShare, portion: float) -> GpuShare:
+    return replace(share, portion=min(share.portion, portion)) if share.portion else share
+
+
+@dataclass(frozen=True, slots=True)
+class PodCount:
+    """The group has ``pods`` pods, and needs no more than these: the last of its pods that wait are left out."""
+
+    group: str
+    pods: int
+
+    def apply(self, store: Store) -> None:
+        alive = [pod for pod in pods_of(store, self.group) if not pod.has_ended]
+        waiting = sorted((pod for pod in alive if not pod.node), key=_size)
+        surplus = waiting[: max(0, len(alive) - self.pods)]
+        for pod in surplus:
+            store.remove(Pod, pod.key)
+        group = store.get(PodGroup, self.group)
+        if group is not None:
+            store.put(_needs_at_most(group, surplus, alive))
+
+    @property
+    def flag(self) -> str:
+        return f"--set workload/{self.group}.pods={self.pods}"
+
+
+def _size(pod: Pod) -> tuple[float, str, str]:
+    """Pods with most GPUs are left out first: the workers, and not the one that leads them. Then by name, descending."""
+    gpus = -dict(pod.shape.request).get(GPU, 0.0) - (pod.shape.share.quota if pod.shape.share else 0.0)
+    return gpus, pod.sub_group, "".join(chr(0x10FFFF - ord(sign)) for sign in pod.name)
+
+
+def _needs_at_most(group: PodGroup, surplus: list[Pod], alive: list[Pod]) -> PodGroup:
+    gone = {pod.key for pod in surplus}
+    left = [pod for pod in alive if pod.key not in gone]
+    if not group.sub_groups:
+        minimum = min(1 if group.min_member is None else group.min_member, len(left))
+        return replace(group, min_member=max(1, minimum))
+    sub_groups = tuple(
+        each
+        if each.min_member is None
+        else replace(each, min_member=min(each.min_member, sum(pod.sub_group == each.name for pod in left)))
+        for each in group.sub_groups
+    )
+    return replace(group, sub_groups=sub_groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Minimum:
+    """The group, or its sub-group of that name, needs only so many of its pods to start."""
+
+    group: str
+    minimum: int
+    sub_group: str = ""
+
+    def apply(self, store: Store) -> None:
+        group = store.get(PodGroup, self.group)
+        if group is None:
+            return
+        if not self.sub_group:
+            store.put(replace(group, min_member=self.minimum))
+            return
+        sub_groups = tuple(
+            replace(each, min_member=self.minimum) if each.name == self.sub_group else each for each in group.sub_groups
+        )
+        store.put(replace(group, sub_groups=sub_groups))
+
+    @property
+    def flag(self) -> str:
+        of = f".{self.sub_group}" if self.sub_group else ""
+        return f"--set workload/{self.group}{of}.minMember={self.minimum}"
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutDemand:
+    """The pods do without one of DEMANDS."""
+
+    group: str
+    demand: str
+
+    def apply(self, store: Store) -> None:
+        _reshape(store, self.group, self._without)
+
+    def _without(self, shape: Shape) -> Shape:
+        match self.demand:
+            case "nodeSelector":
+                return replace(shape, node_selector=())
+            case "nodeAffinity":
+                return replace(shape, node_affinity=None)
+            case "podAffinity":
+                return replace(shape, affinity=())
+            case _:
+                return replace(shape, anti_affinity=())
+
+    @property
+    def flag(self) -> str:
+        return f"--set workload/{self.group}.{self.demand}=none"
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerate:
+    """The pods tolerate all taints with this key."""
+
+    group: str
+    key: str
+
+    def apply(self, store: Store) -> None:
+        toleration = Toleration(self.key, "Exists")
+        _reshape(store, self.group, lambda shape: replace(shape, tolerations=(*shape.tolerations, toleration)))
+
+    @property
+    def flag(self) -> str:
+        return f"--set workload/{self.group}.tolerations={self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Preemptible:
+    """The group may be evicted (``spec.preemptibility: preemptible``)."""
+
+    group: str
+
+    def apply(self, store: Store) -> None:
+        group = store.get(PodGroup, self.group)
+        if group is not None:
+            store.put(replace(group, preemptible=True))
+            return
+        for pod in pods_of(store, self.group):
+            store.put(replace(pod, labels={**pod.labels, PREEMPTIBILITY_LABEL: "preemptible"}))
+
+    @property
+    def flag(self) -> str:
+        return f"--set workload/{self.group}.preemptibility=preemptible"
+
+
+@dataclass(frozen=True, slots=True)
+class InClass:
+    """The group has this priority class."""
+
+    group: str
+    priority_class: str
+
+    def apply(self, store: Store) -> None:
+        group = store.get(PodGroup, self.group)
+        if group is not None:
+            store.put(replace(group, priority_class=self.priority_class))
+            return
+        for pod in pods_of(store, self.group):
+            store.put(replace(pod, priority_class=self.priority_class))
+
+    @property
+    def flag(self) -> str:
+        return f"--set workload/{self.group}.priorityClassName={self.priority_class}"
+
+
+@dataclass(frozen=True, slots=True)
+class InQueue:
+    """The group is in this queue."""
+
+    group: str
+    queue: str
+
+    def apply(self, store: Store) -> None:
+        group = store.get(PodGroup, self.group)
+        if group is not None:
+            store.put(replace(group, queue=self.queue))
+            return
+        for pod in pods_of(store, self.group):
+            store.put(replace(pod, queue=self.queue))
+
+    @property
+    def flag(self) -> str:
+        return f"--set workload/{self.group}.queue={self.queue}"
+
+
+def waits(pod: Pod) -> bool:
+    """Whether the pod has no node yet."""
+    return not pod.node and pod.phase == Phase.PENDING and not pod.deleted_ns
+
+
+def _reshape(store: Store, group: str, change: Callable[[Shape], Shape]) -> None:
+    """Change the shapes of the group's pods that wait; equal shapes stay one object."""
+    made: dict[int, Shape] = {}
+    for pod in pods_of(store, group):
+        if waits(pod):
+            shape = made.get(id(pod.shape))
+            if shape is None:
+                shape = made[id(pod.shape)] = change(pod.shape)
+            store.put(replace(pod, shape=shape))

@@ -1,0 +1,85 @@
+"""Tables of text with one record a line: the widths of columns, and names that are elided in the middle on a terminal.
+
+Names are never broken over lines. A pipe gets every name in full. Laid out here and not by a table library, which takes
+0.3 ms a row: a cluster may have 40,000 pod groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+Line = list[tuple[str, str]]  # (text, style) one after the other
+
+GAP = 2
+SHORTEST = 12  # columns that an elided text keeps at least
+ELLIPSIS = "\u2026"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One field of a row. ``style`` is a style name of the terminal library. ``elastic`` texts are elided to fit."""
+
+    text: str
+    style: str = ""
+    right: bool = False
+    elastic: bool = False
+
+
+def lay_out(rows: Sequence[Sequence[Cell]], width: int | None, indent: int = 0) -> Iterator[Line]:
+    """A line for each row; the last column is not padded. ``width`` in columns of the terminal, None for no limit."""
+    if not rows:
+        return
+    columns = range(max(len(row) for row in rows))
+    widths = [max((cells(row[column].text) for row in rows if column < len(row)), default=0) for column in columns]
+    if width is not None:
+        elastic = [any(row[column].elastic for row in rows if column < len(row)) for column in columns]
+        widths = _fit(widths, elastic, width - indent)
+    for row in rows:
+        line: Line = [(" " * indent, "")] if indent else []
+        for column, cell in enumerate(row):
+            text = elide(cell.text, widths[column]) if cell.elastic and width is not None else cell.text
+            pad = " " * max(0, widths[column] - cells(text))
+            is_last = column == len(row) - 1
+            shown = pad + text if cell.right else text + ("" if is_last else pad)
+            line += [(shown, cell.style), ("" if is_last else " " * GAP, "")]
+        yield _trimmed(line)
+
+
+def _fit(widths: Sequence[int], elastic: Sequence[bool], width: int) -> list[int]:
+    """Narrow the widest elastic column until a line fits, or all of them are as short as they may be."""
+    fitted = list(widths)
+    for _ in range(sum(widths) + GAP * (len(widths) - 1) - width):
+        widest = max((column for column, may in enumerate(elastic) if may), key=lambda each: fitted[each], default=None)
+        if widest is None or fitted[widest] <= SHORTEST:
+            break
+        fitted[widest] -= 1
+    return fitted
+
+
+def elide(text: str, width: int) -> str:
+    """The text in at most ``width`` columns, its middle left out: the end of a name tells as much as its beginning."""
+    if cells(text) <= width:
+        return text
+    head = (width - 1) // 2 + (width - 1) % 2
+    tail = width - 1 - head
+    return f"{text[:head]}{ELLIPSIS}{text[len(text) - tail :] if tail else ''}"
+
+
+def _trimmed(line: Line) -> Line:
+    """The line without trailing blanks."""
+    while line:
+        text, style = line.pop()
+        if text := text.rstrip():
+            line.append((text, style))
+            break
+    return line
+
+
+def cells(text: str) -> int:
+    """Columns that the text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # only for text that is not ASCII: the import takes long
+
+    return cell_len(text)

@@ -1,0 +1,205 @@
+"""What ``simulate`` prints for people: the cluster in one line, the queues, who waits and why, who starts, who pays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kai_sched.answers.headlines import Headline
+from kai_sched.answers.overview import Overview, Placed, Running, room_text
+from kai_sched.answers.waiting import Waiting
+from kai_sched.answers.words import count, duration, number
+from kai_sched.plan.result import QUEUE_RESOURCES, QueueState
+from kai_sched.report.columns import Cell, Line, lay_out
+from kai_sched.report.text import plain
+
+BAR_WIDTH = 20
+_EIGHTHS = " \u258f\u258e\u258d\u258c\u258b\u258a\u2589"
+_FULL = "\u2588"
+MOST_NODES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How the overview is shown.
+
+    Attributes
+    ----------
+    width
+        Columns of the terminal; None for a pipe, which gets every name in full.
+    wide
+        Whether to show the PodGroup, the priority and all resources of queues.
+    everything
+        Whether running and finished workloads are listed.
+    headers
+        Whether tables have a line of titles.
+    as_of
+        The time of the cycle in words.
+    """
+
+    width: int | None = None
+    wide: bool = False
+    everything: bool = False
+    headers: bool = True
+    as_of: str = ""
+
+
+def overview_lines(overview: Overview, view: View) -> Iterator[Line]:
+    """The whole overview."""
+    first = f"Cluster  {room_text(overview.room)}"
+    yield [(f"{first}   as of {view.as_of}" if view.as_of else first, "")]
+    sections = (
+        _queues(overview, view),
+        _waiting(overview, view),
+        _placed(overview, view),
+        _evictions(overview, view),
+        _running(overview, view) if view.everything else iter(()),
+    )
+    for section in sections:
+        if lines := list(section):
+            yield []
+            yield from lines
+    if hidden := hidden_text(overview, view.everything):
+        yield []
+        yield [(hidden, "dim")]
+
+
+def _queues(overview: Overview, view: View) -> Iterator[Line]:
+    if not overview.queues:
+        return
+    resources = ("gpu", "cpu", "memory") if view.wide else (overview.room.resource,)
+    for resource in resources:
+        unit = {"gpu": "GPUS", "cpu": "CPU CORES", "memory": "MEMORY GI"}[resource]
+        titles = [f"QUEUE ({unit})", "USED", "FAIR SHARE", "QUOTA", *(["LIMIT"] if view.wide else []), "WAITING", ""]
+        rows = [[Cell(title, "dim", right=0 < place < len(titles) - 1) for place, title in enumerate(titles)]]
+        most = max((_in_units(resource, queue.allocated) for queue in overview.queues), default=0.0)
+        rows += [_queue_row(queue, resource, most, view.wide) for queue in overview.queues]
+        yield from lay_out(rows if view.headers else rows[1:], view.width)
+
+
+def _queue_row(queue: QueueState, resource: str, most: float, wide: bool) -> list[Cell]:
+    held, fair, quota, asked, limit = (
+        _in_units(resource, each)
+        for each in (queue.allocated, queue.fair_share, queue.quota, queue.requested, queue.limit)
+    )
+    over = held - quota
+    waiting = max(0.0, asked - held)
+    end = bar(held, most) + (f" +{number(over)} over quota" if over > 0 else "")
+    return [
+        Cell("  " * queue.depth + plain(queue.name), elastic=True),
+        Cell(number(held), "magenta" if over > 0 else "", right=True),
+        Cell(number(fair), right=True),
+        Cell(number(quota), right=True),
+        *([Cell(number(limit), right=True)] if wide else []),
+        Cell(number(waiting) if waiting else "", "yellow", right=True),
+        Cell(end, "magenta" if over > 0 else "green"),
+    ]
+
+
+def _in_units(resource: str, amounts: tuple[float, float, float]) -> float:
+    """The amount in GPUs, cores or Gi."""
+    scale = {"gpu": 1.0, "cpu": 1000.0, "memory": 2.0**30}[resource]
+    return amounts[QUEUE_RESOURCES.index(resource)] / scale
+
+
+def bar(value: float, most: float) -> str:
+    """A bar of at most BAR_WIDTH columns, in eighths of a column."""
+    if most <= 0.0 or value <= 0.0:
+        return ""
+    eighths = max(1, round(value / most * BAR_WIDTH * 8))
+    return _FULL * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+
+
+def _waiting(overview: Overview, view: View) -> Iterator[Line]:
+    if not overview.waiting:
+        return
+    pods, groups = count(overview.waiting_pods, "pod"), count(overview.waiting_workloads, "workload")
+    if view.headers:
+        yield [(f"WAITING  {pods} in {groups}, the oldest first", "bold")]
+    rows = [_waiting_row(each, view.wide) for each in overview.waiting]
+    yield from lay_out(rows, view.width, indent=2)
+
+
+def _waiting_row(each: Waiting, wide: bool) -> list[Cell]:
+    first = each.workloads[0]
+    many = f" ({len(each.workloads)})" if len(each.workloads) > 1 else ""
+    cells = [
+        Cell(plain(each.name) + many, "yellow", elastic=True),
+        Cell(plain(first.kind)),
+        Cell(plain(each.queue) or "-"),
+        Cell(each.size, right=True),
+        Cell(duration(each.waits_s) if each.waits_s else "-", right=True),
+    ]
+    if wide:
+        return [*cells, Cell(plain(first.group)), Cell(each.code), Cell(plain(each.message))]
+    return [*cells, Cell(plain(each.why), elastic=True)]
+
+
+def _placed(overview: Overview, view: View) -> Iterator[Line]:
+    for starts, title in ((True, "STARTS NOW"), (False, "STARTS ONCE OTHERS HAVE LEFT")):
+        found = [each for each in overview.placed if each.starts == starts]
+        if found:
+            if view.headers:
+                pods = sum(each.pods for each in found)
+                yield [(f"{title}  {count(pods, 'pod')} in {count(len(found), 'workload')}", "bold")]
+            yield from lay_out([_place_row(each, view) for each in found], view.width, indent=2)
+
+
+def _place_row(each: Placed | Running, view: View) -> list[Cell]:
+    wide = [Cell(plain(each.workload.group))] if view.wide else []
+    amount = f"{count(each.pods, 'pod')}, {number(each.gpus)} GPU" if each.gpus else count(each.pods, "pod")
+    return [
+        Cell(plain(each.workload.name), "green", elastic=True),
+        Cell(plain(each.workload.kind)),
+        Cell(plain(each.queue) or "-"),
+        Cell(amount, right=True),
+        *wide,
+        Cell(nodes_text(each.nodes, view.wide), elastic=True),
+    ]
+
+
+def nodes_text(nodes: Sequence[tuple[str, int]], wide: bool) -> str:
+    """The nodes with their pods, at most MOST_NODES of them unless ``wide``."""
+    names = [f"{plain(name)} ({pods})" if pods > 1 else plain(name) for name, pods in nodes]
+    if not wide and len(names) > MOST_NODES:
+        return f"{', '.join(names[: MOST_NODES - 1])} and {len(names) - MOST_NODES + 1} more"
+    return ", ".join(names)
+
+
+def _evictions(overview: Overview, view: View) -> Iterator[Line]:
+    if not overview.headlines:
+        return
+    if view.headers:
+        yield [(evictions_title(overview.headlines), "bold")]
+    for each in overview.headlines:
+        yield [(f"  {plain(each.text)}", "magenta")]
+        if each.winner is not None:
+            yield [(f"    {each.action}: {plain(each.winner.name)} {each.rule}", "dim")]
+
+
+def evictions_title(found: Sequence[Headline]) -> str:
+    """How many workloads get room, and how many pay for it."""
+    winners = len({each.winner.group for each in found if each.winner})
+    victims = {victim.workload.group for each in found for victim in each.victims}
+    return f"EVICTIONS  {count(winners, 'workload')} {'gets' if winners == 1 else 'get'} room, {len(victims)} pay"
+
+
+def _running(overview: Overview, view: View) -> Iterator[Line]:
+    if overview.running:
+        if view.headers:
+            yield [(f"RUNNING  {count(len(overview.running), 'workload')}", "bold")]
+        yield from lay_out([_place_row(each, view) for each in overview.running], view.width, indent=2)
+
+
+def hidden_text(overview: Overview, everything: bool) -> str:
+    """What is not listed."""
+    parts = []
+    if overview.running and not everything:
+        parts.append(f"{count(len(overview.running), 'running workload')} (--all)")
+    if overview.finished:
+        parts.append(count(overview.finished, "finished pod"))
+    if overview.others:
+        pods = sum(number for _, number in overview.others)
+        names = ", ".join(plain(name) for name, _ in overview.others)
+        parts.append(f"{count(pods, 'pod')} waiting for other schedulers ({names})")
+    return f"Not listed: {', '.join(parts)}." if parts else ""
