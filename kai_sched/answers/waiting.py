@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kai_sched.answers.words import alike, gpus, number, pattern, since
+from kai_sched.answers.words import alike, number, pattern, since
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.model.objects import Pod
 from kai_sched.model.store import Cluster
 from kai_sched.plan.reasons import (
-    DELAYED,
     NO_FIT,
     NO_QUEUE,
-    NOT_READY,
     OVER_LIMIT,
     OVER_QUOTA,
     QUEUE_NOT_LEAF,
+    NoFit,
     Reason,
     show_amount,
 )
@@ -130,57 +129,43 @@ def pod_gpus(pod: Pod) -> float:
 
 
 def in_brief(state: GroupState, reason: Reason, asked: float, queues: dict[str, QueueState]) -> str:
-    """The reason in a few words, with the numbers that decide it."""
-    match reason.code:
-        case code if code == OVER_LIMIT and reason.gate:
-            gate = reason.gate
-            held, need = (show_amount(gate.resource, each).split(" ", 1)[0] for each in (gate.held, gate.need))
-            return f"limit of {gate.queue}: {held} + {need} > {show_amount(gate.resource, gate.bound)}"
-        case code if code == OVER_QUOTA and reason.gate:
-            gate = reason.gate
-            held, need = (show_amount(gate.resource, each).split(" ", 1)[0] for each in (gate.held, gate.need))
-            return f"quota of {gate.queue} for work that is not preemptible: {held} + {need} > " + show_amount(
-                gate.resource, gate.bound
-            )
-        case code if code == NO_FIT:
-            return _no_room(state, reason, asked, queues)
-        case code if code == NO_QUEUE:
-            return f"there is no queue {state.queue!r}" if state.queue else "it names no queue"
-        case code if code == QUEUE_NOT_LEAF:
-            return f"queue {state.queue} has child queues"
-        case code if code in (NOT_READY, DELAYED):
-            return reason.message
-        case _:
-            return reason.message
+    """The reason in a few words, with the numbers that decide it; queues are named where they are not the group's."""
+    gate = reason.gate
+    if gate is not None and not gate.queue:
+        return f"no node has {show_amount(gate.resource, gate.need)}"
+    if gate is not None and reason.code in (OVER_LIMIT, OVER_QUOTA):
+        held, need = (show_amount(gate.resource, each).split(" ", 1)[0] for each in (gate.held, gate.need))
+        bound = show_amount(gate.resource, gate.bound).split(" ", 1)[0]
+        of = "" if gate.queue == state.queue else f" of {gate.queue}"
+        what = "limit" if reason.code == OVER_LIMIT else "not preemptible, quota"
+        unit = "" if gate.resource == "gpu" else f" {gate.resource}"
+        return f"{what}{of} {bound} < {held} + {need}{unit}"
+    if reason.code == NO_FIT and reason.facts is not None:
+        return _no_room(state, reason.facts, asked, queues)
+    if reason.code == NO_QUEUE:
+        return f"there is no queue {state.queue!r}" if state.queue else "it names no queue"
+    if reason.code == QUEUE_NOT_LEAF:
+        return f"queue {state.queue} has child queues"
+    return reason.message
 
 
-def _no_room(state: GroupState, reason: Reason, asked: float, queues: dict[str, QueueState]) -> str:
+def _no_room(state: GroupState, facts: NoFit, asked: float, queues: dict[str, QueueState]) -> str:
     """What keeps the group from the nodes, and why nobody is evicted for it."""
-    facts = reason.facts
-    if facts is None:
-        return reason.message
-    only = [f"{text} ({count} nodes)" for text, count in facts.verdicts.items()]
-    if not facts.short and len(only) == 1:
-        return only[0]
-    if unmet := _main_verdict(facts.verdicts, facts.n_nodes, sum(nodes for nodes, _, _ in facts.short.values())):
+    if unmet := _main_verdict(facts):
         return unmet
     place = "no room" if facts.short or not facts.room else f"room for {facts.room} of {facts.asked} pods"
     queue = queues.get(state.queue)
     if queue is not None and asked:
         fair, held = queue.fair_share[GPU_PLACE], queue.allocated[GPU_PLACE]
         if held + asked > fair:
-            return f"{place}; {queue.name} may claim {number(fair)}, needs {number(held)} + {number(asked)}"
+            return f"{place}; claim {number(fair)} < {number(held)} + {number(asked)}"
     return place
 
 
-def _main_verdict(verdicts: dict[str, int] | object, n_nodes: int, short: int) -> str:
-    """What keeps most nodes away, where it is no lack of room."""
-    if not isinstance(verdicts, dict) or not verdicts:
+def _main_verdict(facts: NoFit) -> str:
+    """What keeps the pod from most nodes, where it is no lack of room."""
+    if not facts.verdicts:
         return ""
-    text, count = max(sorted(verdicts.items()), key=lambda each: each[1])
-    return f"{text} ({count} of {n_nodes} nodes)" if count > short and count * 2 > n_nodes else ""
-
-
-def asked_text(waiting: Waiting) -> str:
-    """What the pods of it ask for in all: "16 GPUs"."""
-    return gpus(waiting.gpus)
+    text, nodes = max(sorted(facts.verdicts.items()), key=lambda each: each[1])
+    short = max((nodes for nodes, _, _ in facts.short.values()), default=0)
+    return f"{text}, {nodes} of {facts.n_nodes} nodes" if nodes > short else ""

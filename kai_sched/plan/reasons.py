@@ -17,8 +17,11 @@ from kai_sched.model.resources import is_whole
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A limit, or a quota for work that is not preemptible: of which queue and resource, what it is, what is held, and
-    what the group asks for at once. Amounts are in scheduler units."""
+    """A bound that is exceeded: of which queue and resource, what it is, what is held, and what is asked for at once.
+
+    The limit of a queue, or its quota for work that is not preemptible; without a queue the largest node. Amounts are
+    in scheduler units.
+    """
 
     queue: str
     resource: str
@@ -278,7 +281,8 @@ def _since(fits_now: bool) -> str:
 def too_large(pod: str, resource: str, asked: float, largest: float) -> Reason:
     """The pod is larger than the largest node."""
     asks, has = show_amount(resource, asked), show_amount(resource, largest)
-    return Reason(NO_FIT, f"pod {pod} asks for {asks}; the largest node has {has}")
+    gate = Gate("", resource, largest, 0.0, asked)
+    return Reason(NO_FIT, f"pod {pod} asks for {asks}; the largest node has {has}", gate=gate)
 
 
 def too_much_memory(pod: str, wanted: str, most: str) -> Reason:

@@ -12,18 +12,24 @@ from dataclasses import dataclass
 Line = list[tuple[str, str]]  # (text, style) one after the other
 
 GAP = 2
-SHORTEST = 12  # columns that an elided text keeps at least
+LEAST_TEXT = 28  # columns that a text at the end of a line keeps at least
+SHORTEST = 18  # columns that an elided text keeps at least
 ELLIPSIS = "\u2026"
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One field of a row. ``style`` is a style name of the terminal library. ``elastic`` texts are elided to fit."""
+    """One field of a row. ``style`` is a style name of the terminal library.
+
+    ``elastic`` texts are names that are elided in their middle where a line does not fit. A text that is the ``last``
+    of its row loses its end then, before any name is elided.
+    """
 
     text: str
     style: str = ""
     right: bool = False
     elastic: bool = False
+    last: bool = False
 
 
 def lay_out(rows: Sequence[Sequence[Cell]], width: int | None, indent: int = 0) -> Iterator[Line]:
@@ -34,11 +40,12 @@ def lay_out(rows: Sequence[Sequence[Cell]], width: int | None, indent: int = 0) 
     widths = [max((cells(row[column].text) for row in rows if column < len(row)), default=0) for column in columns]
     if width is not None:
         elastic = [any(row[column].elastic for row in rows if column < len(row)) for column in columns]
-        widths = _fit(widths, elastic, width - indent)
+        ends = any(row[-1].last for row in rows)
+        widths = _fit(widths, elastic, ends, width - indent)
     for row in rows:
         line: Line = [(" " * indent, "")] if indent else []
         for column, cell in enumerate(row):
-            text = elide(cell.text, widths[column]) if cell.elastic and width is not None else cell.text
+            text = cell.text if width is None else _fitted(cell, widths[column])
             pad = " " * max(0, widths[column] - cells(text))
             is_last = column == len(row) - 1
             shown = pad + text if cell.right else text + ("" if is_last else pad)
@@ -46,10 +53,21 @@ def lay_out(rows: Sequence[Sequence[Cell]], width: int | None, indent: int = 0) 
         yield _trimmed(line)
 
 
-def _fit(widths: Sequence[int], elastic: Sequence[bool], width: int) -> list[int]:
-    """Narrow the widest elastic column until a line fits, or all of them are as short as they may be."""
+def _fitted(cell: Cell, width: int) -> str:
+    if cell.elastic:
+        return elide(cell.text, width)
+    return cell.text if not cell.last or cells(cell.text) <= width else cell.text[: width - 1] + ELLIPSIS
+
+
+def _fit(widths: Sequence[int], elastic: Sequence[bool], ends: bool, width: int) -> list[int]:
+    """Narrow the last column if it ends in a text, then the widest elastic one, until a line fits or none can give."""
     fitted = list(widths)
-    for _ in range(sum(widths) + GAP * (len(widths) - 1) - width):
+    over = sum(widths) + GAP * (len(widths) - 1) - width
+    if ends and over > 0:
+        given = min(over, max(0, fitted[-1] - LEAST_TEXT))
+        fitted[-1] -= given
+        over -= given
+    for _ in range(over):
         widest = max((column for column, may in enumerate(elastic) if may), key=lambda each: fitted[each], default=None)
         if widest is None or fitted[widest] <= SHORTEST:
             break

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kai_sched.answers.explain.explanation import Explanation
 from kai_sched.answers.words import count, duration, number, some
-from kai_sched.report.columns import Cell, Line, lay_out
+from kai_sched.report.columns import Line
 from kai_sched.report.text import plain
 
 MOST_HOLDERS = 5
@@ -81,10 +81,19 @@ def _suggestions(answer: Explanation, width: int | None, wide: bool) -> Iterator
         yield [("Any one of these starts it", "bold"), (" (each was simulated)", "dim")]
         rows = []
         for each, costs in answer.suggestions:
-            more = f" (or of {each.more} others)" if each.more else ""
-            flags = [Cell(" ".join(change.flag for change in each.changes), "dim")] if wide else []
-            rows.append([Cell(plain(each.text) + more, "green", elastic=True), Cell(plain(costs.text)), *flags])
-        yield from lay_out(rows, width, indent=2)
+            more = f" (or of {count(each.more, 'other')})" if each.more else ""
+            flags = " ".join(change.flag for change in each.changes)
+            rows.append((plain(each.text) + more, plain(costs.text), flags))
+        first = max(len(text) for text, _, _ in rows)
+        fits = width is None or all(2 + first + 2 + len(costs) <= width for _, costs, _ in rows)
+        for text, costs, flags in rows:
+            if fits:
+                yield [(f"  {text.ljust(first)}  ", "green"), (costs, "")]
+            else:
+                yield [(f"  {text}", "green")]
+                yield [(f"      {costs}", "")]
+            if wide:
+                yield [(f"      {plain(flags)}", "dim")]
     else:
         yield [("Nothing that was tried starts it", "bold")]
     if answer.nothing:

@@ -132,7 +132,7 @@ def _waiting_row(each: Waiting, wide: bool) -> list[Cell]:
     ]
     if wide:
         return [*cells, Cell(plain(first.group)), Cell(each.code), Cell(plain(each.message))]
-    return [*cells, Cell(plain(each.why), elastic=True)]
+    return [*cells, Cell(plain(each.why), last=True)]
 
 
 def _placed(overview: Overview, view: View) -> Iterator[Line]:

@@ -10,9 +10,9 @@ from kai_sched.answers.explain.search import Changes, Search
 from kai_sched.answers.explain.suggestion import ADMINISTRATOR, Finding, NothingHelps, Suggestion, smallest_set
 from kai_sched.answers.goal import group_pods
 from kai_sched.answers.workload_changes import waits
+from kai_sched.answers.words import count as count_of
 from kai_sched.model.config import in_pool
 from kai_sched.model.objects import Node
-from kai_sched.plan.reasons import some_of
 
 KINDS_MAX = 4
 LEAST_NODES_MAX = 16
@@ -79,8 +79,7 @@ def _more_nodes(search: Search) -> Iterator[Finding]:
         if found.place is not None:
             best = found.place + 1, node, found.exact
     if best is None:
-        like = some_of([node.name for node in kinds])
-        yield NothingHelps("nodes", ADMINISTRATOR, f"more nodes like {like}, up to {most}")
+        yield NothingHelps("nodes", ADMINISTRATOR, f"more nodes (up to {most}, {count_of(len(kinds), 'kind')} tried)")
         return
     count, node, exact = best
     text = f"{count} more node{'' if count == 1 else 's'} like {node.name}"
@@ -113,8 +112,7 @@ def _nodes_back(search: Search) -> Iterator[Finding]:
             "nodeBack", ADMINISTRATOR, _back([each for each in looked if each.name in names]), "node", kept
         )
         return
-    bound = some_of([node.name for node in looked])
-    yield NothingHelps("nodeBack", ADMINISTRATOR, f"the nodes that are cordoned or not ready ({bound})")
+    yield NothingHelps("nodeBack", ADMINISTRATOR, f"{count_of(len(looked), 'node')} that may come back (all together)")
 
 
 def _back(nodes: Sequence[Node]) -> str:

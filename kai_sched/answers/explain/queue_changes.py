@@ -66,19 +66,17 @@ def queue_findings(search: Search) -> Iterator[Finding]:
 
 
 def unlimited_changes(search: Search, field: str) -> Changes:
-    """No quota, or no limit, at any level of the group's queue."""
+    """An unlimited quota, or limit, at every level of the group's queue."""
     state = search.base.first.groups.get(search.group)
     queues = search.trials.cluster.queues
     if state is None or state.queue not in queues:
         return ()
     path = [queues[name] for name in path_to_root(queues, state.queue)]
     return tuple(
-        SetQueue(queue.name, share, each, UNLIMITED)
+        SetQueue(queue.name, share, field, UNLIMITED)
         for queue in path
         for share in SHARES
-        # A quota is of no use above the limit.
-        for each in dict.fromkeys((field, "limit"))
-        if getattr(getattr(queue, share), each) != UNLIMITED
+        if getattr(getattr(queue, share), field) != UNLIMITED
     )
 
 
@@ -112,8 +110,8 @@ def _raised(search: Search, field: str, levels: Sequence[_Level]) -> Finding | N
             amounts = [*((level, level.raised(steps[found.place])) for level in main), *fixed]
             amounts, exact = _lowered(search, amounts)
             return Suggestion(field, OWNER, _text(amounts), UNIT_NAMES[first], _changes(amounts), exact and found.exact)
-    top = ", ".join(f"{level.queue.name} {show_amount(level.share, level.most)}" for level in levels)
-    return NothingHelps(field, OWNER, f"a higher {field}, up to all that is asked for ({top})")
+    top = ", ".join(f"{level.queue.name} {show_amount(level.share, level.most)}" for level in main)
+    return NothingHelps(field, OWNER, f"a higher {field} (up to all that is asked for: {top})")
 
 
 Amounts = list[tuple[_Level, float]]
@@ -167,7 +165,8 @@ def _text(amounts: Sequence[tuple[_Level, float]]) -> str:
         parts.append(f"{level.field} of {level.queue.name} {now} -> {show_amount(level.share, value)}")
         limit = getattr(level.queue, level.share).limit
         if level.field == "quota" and limit != UNLIMITED and limit < value:
-            parts.append(f"with its limit {show_amount(level.share, limit).split(' ', 1)[0]} -> the same")
+            before = show_amount(level.share, limit).split(" ", 1)[0]
+            parts.append(f"its limit {before} -> {show_amount(level.share, value)}")
     return " and ".join(parts)
 
 
@@ -187,7 +186,7 @@ def _heavier(search: Search, path: Sequence[Queue]) -> Finding | None:
 
     found = search.first([changes(at(value)) for value in steps])
     if found.place is None:
-        return NothingHelps("weight", OWNER, f"a larger overQuotaWeight, up to {WEIGHT_MAX}")
+        return NothingHelps("weight", OWNER, f"a larger weight (up to {WEIGHT_MAX})")
     values, exact = at(steps[found.place]), found.exact
     for name in list(values):
         others = {each: value for each, value in values.items() if each != name}

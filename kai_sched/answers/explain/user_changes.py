@@ -60,7 +60,7 @@ def _smaller_pods(search: Search, waiting: Sequence[Pod]) -> Iterator[Finding]:
     found = search.first([(PodGpus(search.group, each),) for each in amounts])
     if found.place is None:
         if amounts:
-            yield NothingHelps("gpusPerPod", USER, f"fewer GPUs per pod, down to {amounts[-1]:g}")
+            yield NothingHelps("gpusPerPod", USER, f"fewer GPUs per pod (down to {amounts[-1]:g})")
         return
     gpus = amounts[found.place]
     text = f"{gpus:g} GPU{'' if gpus == 1 else 's'} per pod instead of {now}"
@@ -74,7 +74,7 @@ def _fewer_pods(search: Search, pods: Sequence[Pod]) -> Iterator[Finding]:
         return
     found = search.first([(PodCount(search.group, each),) for each in numbers])
     if found.place is None:
-        yield NothingHelps("pods", USER, "fewer pods, down to 1")
+        yield NothingHelps("pods", USER, "fewer pods (down to 1)")
         return
     number = numbers[found.place]
     text = f"{number} pod{'' if number == 1 else 's'} instead of {alive}"
@@ -92,7 +92,7 @@ def _smaller_minimum(search: Search, pods: Sequence[Pod]) -> Iterator[Finding]:
         found = search.first([(Minimum(search.group, each, name),) for each in numbers])
         if found.place is None:
             if len(minimums) == 1:
-                yield NothingHelps("minimum", USER, f"a smaller minimum{of}, down to 1 pod")
+                yield NothingHelps("minimum", USER, f"a smaller minimum{of} (down to 1)")
             continue
         number = numbers[found.place]
         text = f"a minimum{of} of {number} pod{'' if number == 1 else 's'} instead of {minimum}"
@@ -145,7 +145,7 @@ def _fewer_demands(search: Search, waiting: Sequence[Pod]) -> Iterator[Finding]:
         kept = smallest_set(search, every)
         yield Suggestion("demand", USER, " and ".join(texts[each] for each in kept), "demand", kept)
         return
-    yield NothingHelps("demand", USER, "fewer demands on nodes and other pods, up to none")
+    yield NothingHelps("demand", USER, "fewer demands on nodes (down to none)")
 
 
 def _preemptible(search: Search) -> Iterator[Finding]:
@@ -172,7 +172,7 @@ def _other_class(search: Search) -> Iterator[Finding]:
         return
     found = search.first([(InClass(search.group, values[each]),) for each in order])
     if found.place is None:
-        yield NothingHelps("priorityClass", USER, f"another of the {len(order) + 1} priority classes")
+        yield NothingHelps("priorityClass", USER, f"another priority class ({len(order)} tried)")
         return
     value = order[found.place]
     text = f"priority class {values[value]} ({value}) instead of {state.priority}"
@@ -196,8 +196,4 @@ def _other_queue(search: Search) -> Iterator[Finding]:
     for name in able[:MOST_QUEUES]:
         yield Suggestion("queue", USER, f"queue {name} instead of {own}", "", (InQueue(search.group, name),))
     if not able:
-        yield NothingHelps("queue", USER, f"another of the {len(leaves) + 1} queues" + _of(len(looked), len(leaves)))
-
-
-def _of(looked: int, there: int) -> str:
-    return "" if looked == there else f" (the first {looked} were tried)"
+        yield NothingHelps("queue", USER, f"another queue ({len(looked)} of {len(leaves)} tried)")

@@ -39,5 +39,5 @@ def waiting_findings(search: Search, workloads: Workloads) -> Iterator[Finding]:
         text = f"the end of {workloads.of(group.key).name} ({group.queue})"
         yield Suggestion("end", WAITING, text, "", (Remove(group.key),), more=more)
     if not enough:
-        what = f"the {len(looked)} largest of {len(groups)}" if len(looked) < len(groups) else f"the {len(groups)}"
-        yield NothingHelps("end", WAITING, f"the end of any one of {what} running workloads")
+        what = f"the {len(looked)} largest of {len(groups)}" if len(looked) < len(groups) else f"{len(groups)}"
+        yield NothingHelps("end", WAITING, f"the end of one running workload ({what} tried)")
