@@ -92,16 +92,19 @@ class Trials:
 
     def outcome(self, changes: Sequence[Change] = ()) -> Outcome:
         """What becomes of the cluster with these changes. Raises FieldError for changes that do not fit it."""
-        if self._store.changes_since(self._base.serial) is None:
-            # The journal no longer reaches back to the first view.
-            self._store = Store.of(self._base)
-            self._base = self._store.cluster()
-        base = self._base
+        base = self._store.cluster()
         try:
             for each in changes:
                 each.apply(self._store)
             return self._settle()
         finally:
+            self._restore(base)
+
+    def _restore(self, base: Cluster) -> None:
+        if self._store.changes_since(base.serial) is None:
+            # So much has changed that the journal no longer reaches back.
+            self._store = Store.of(self._base)
+        else:
             self._store.restore(base)
 
     def _settle(self) -> Outcome:

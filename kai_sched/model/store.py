@@ -130,8 +130,8 @@ class Store:
 
         Raises ValueError for the view of another store, or where the journal does not reach back so far.
         """
-        changes = cluster.journal_start <= self._journal_start and self.changes_since(cluster.serial)
-        if cluster.store_id is not self._id or not isinstance(changes, set):
+        changes = self.changes_since(cluster.serial)
+        if cluster.store_id is not self._id or changes is None:
             raise ValueError("the view is of another store, or too old: take a new one")
         for kind, key in changes:
             before = cluster.table(kind).get(key)

@@ -1,0 +1,105 @@
+"""Would these workloads run: where, after whom, and at whose expense."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kai_sched.answers.changes import Remove
+from kai_sched.answers.difference import difference
+from kai_sched.answers.explain.explanation import Costs
+from kai_sched.answers.goal import Goal, group_pods, holding
+from kai_sched.answers.headlines import victims_of
+from kai_sched.answers.trial import Outcome, Trials
+from kai_sched.answers.waiting import pod_gpus
+from kai_sched.answers.words import alike, count, gpus, pattern
+from kai_sched.answers.workloads import Workload, Workloads
+from kai_sched.plan.reasons import Reason
+
+RUNS, EVICTS, WAITS = "runs", "evicts", "waits"
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Whether a workload would run.
+
+    Attributes
+    ----------
+    verdict
+        RUNS, EVICTS (it runs at the expense of others) or WAITS.
+    pods, of_pods
+        Pods of it that get nodes, and all of them.
+    gpus
+        GPUs that these get, or that all ask for where it waits.
+    nodes
+        Nodes with the number of its pods.
+    costs
+        What it costs others.
+    reason
+        Why it, or the rest of it, waits.
+    """
+
+    workload: Workload
+    queue: str
+    verdict: str
+    pods: int
+    of_pods: int
+    gpus: float
+    nodes: tuple[tuple[str, int], ...]
+    costs: Costs
+    reason: Reason | None
+
+    @property
+    def text(self) -> str:
+        """The answer in one line."""
+        name = f"{self.workload.namespace}/{self.workload.name} ({self.workload.kind}, queue {self.queue or 'none'})"
+        if self.verdict == WAITS:
+            why = self.reason.message if self.reason else "its pods get no node"
+            return f"{name} waits: {why}"
+        amount = f", {gpus(self.gpus)}" if self.gpus else ""
+        some_pods = count(self.pods, "pod")
+        if self.pods < self.of_pods:
+            some_pods = f"{self.pods} of its {self.of_pods} pods"
+        when = "runs now" if self.verdict == RUNS else "runs once others have left"
+        return f"{name} {when}: {some_pods}{amount} on {_nodes(self.nodes)}; {self.costs.text}"
+
+
+def fit(trials: Trials, asked: Sequence[Workload], workloads: Workloads) -> list[Fit]:
+    """Whether each of these workloads of the cluster would run, and what all of them together cost the others."""
+    together = trials.outcome()
+    without = trials.outcome([Remove(each.group) for each in asked])
+    return [_fit(trials, each, workloads, together, without) for each in asked]
+
+
+def _fit(trials: Trials, asked: Workload, workloads: Workloads, together: Outcome, without: Outcome) -> Fit:
+    cluster, end = trials.cluster, together.end
+    pods = group_pods(end.pods, end.pod_groups, asked.group)
+    placed = [pod for pod in pods if pod.node]
+    runs = Goal(asked.group, 1).met(end)
+    spared = {each.pod for each in without.evicted}
+    lost = [each for each in together.evicted if each.pod not in spared]
+    diff = difference(without, together, workloads, workloads, trials.now_ns)
+    late = tuple(each for each in diff.waits if each.group not in {victim.group for victim in lost})
+    costs = Costs(tuple(victims_of(lost, cluster, workloads, trials.now_ns)), late)
+    state = together.last.groups.get(asked.group) or together.first.groups.get(asked.group)
+    first = [each for each in together.first.effects if getattr(each, "cause", "") == asked.group]
+    verdict = WAITS if not runs else EVICTS if costs.victims or first else RUNS
+    return Fit(
+        workload=asked,
+        queue=state.queue if state else "",
+        verdict=verdict,
+        pods=holding(pods),
+        of_pods=len(pods),
+        gpus=sum(pod_gpus(pod) for pod in (placed if runs else pods)),
+        nodes=tuple(sorted(Counter(pod.node for pod in placed).items())),
+        costs=costs,
+        reason=state.reason if state else None,
+    )
+
+
+def _nodes(nodes: Sequence[tuple[str, int]]) -> str:
+    names = [name for name, _ in nodes]
+    if len(names) > 3 and len({pattern(name) for name in names}) > 1:
+        return f"{names[0]}, {names[1]} and {len(names) - 2} more nodes"
+    return alike(names)
