@@ -69,6 +69,14 @@ CycleTimeout = Annotated[
         min=0, metavar="SECONDS", help="End, so that another replica leads, where a cycle takes longer; 0: never."
     ),
 ]
+Recordings = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Where the inputs of the last cycles are written on SIGUSR2, and after a cycle that failed."
+        "  [default: kai-sched-recordings-UID in the folder for temporary files]",
+    ),
+]
 LeaseName = Annotated[
     str, typer.Option(metavar="NAME", help="The lease.  [default: the scheduler's name, and the node pool]")
 ]

@@ -126,6 +126,7 @@ def run(
     connections: flags.Connections = 64,
     default_queues: flags.DefaultQueues = True,
     update_pod_eviction_condition: flags.UpdatePodEvictionCondition = False,
+    recordings: flags.Recordings = None,
     log_json: flags.LogJson = None,
     log_level: flags.LogLevel = "info",
 ) -> None:
@@ -136,7 +137,7 @@ def run(
     """
     from kai_sched.cli.run import RunArguments, run
     from kai_sched.model.config import Config
-    from kai_sched.operator.options import RunOptions
+    from kai_sched.operator.options import RunOptions, default_folder
 
     config = Config(
         scheduler_name=scheduler_name,
@@ -160,6 +161,7 @@ def run(
         connections=connections,
         default_queues=default_queues,
         mark_evicted=update_pod_eviction_condition,
+        recordings=recordings or default_folder(),
     )
     raise typer.Exit(run(RunArguments(options, scheduler_conf, log_json, log_level)))
 
@@ -180,6 +182,20 @@ def reserve(
     from kai_sched.cli.reserve import ReserveOptions, reserve
 
     raise typer.Exit(reserve(ReserveOptions(pod_name, pod_namespace, fake_device, service_account, termination_log)))
+
+
+@app.command()
+def replay(
+    paths: Annotated[list[str], typer.Argument(metavar="FILE|-...", help="Files that run has recorded.")],
+) -> None:
+    """Decide cycles again that run has recorded, and compare the plans.
+
+    With SIGUSR2, and after a cycle that failed, run writes the inputs of its last cycles (--recordings). Exit status:
+    0 if all plans are the same, 1 if one is not, 2 if a file cannot be used.
+    """
+    from kai_sched.cli.replay import replay
+
+    raise typer.Exit(replay(paths))
 
 
 @app.command()

@@ -121,7 +121,7 @@ def encode_recording(recording: CycleRecording) -> bytes:
         selector_answers=_raw(dict(cluster.selector_answers)),
         shapes=_raw(list(shapes)),
         pod_shapes=pod_shapes,
-        objects={name: _raw([_written(each) for each in cluster.table(kind).values()]) for kind, name in TABLES.items()},
+        objects={name: _listed(cluster.table(kind).values()) for kind, name in TABLES.items()},
         plan=[msgspec.Raw(line) for line in recording.plan],
     )
     return _encode(document)
@@ -129,6 +129,11 @@ def encode_recording(recording: CycleRecording) -> bytes:
 
 def _raw(value: Any) -> msgspec.Raw:
     return msgspec.Raw(_encode(value))
+
+
+def _listed(items: Iterable[Object]) -> msgspec.Raw:
+    """The objects as a list. They are encoded one by one: other threads wait while the encoder is at work."""
+    return msgspec.Raw(b"[" + b",".join([_encode(_written(item)) for item in items]) + b"]")
 
 
 def _written(item: Object) -> Object:
@@ -162,10 +167,12 @@ def decode_recording(raw: bytes | memoryview) -> CycleRecording:
         raise BrokenInput(f"{found}, not a {KIND} of {VERSION}: name a file that kai-sched run has recorded")
     objects: list[Object] = []
     for name, decoder in _tables.items():
-        objects += _read(decoder, document.objects.get(name, b"[]"), name)
+        of_table = _read(decoder, document.objects.get(name, b"[]"), name)
+        objects.extend(of_table)
     shapes = _read(_shapes, document.shapes, "shapes")
     cluster = Cluster.of(_as_read(objects, shapes, document.pod_shapes))
-    cluster = replace(cluster, selector_answers=_read(_answers, document.selector_answers, "selectorAnswers"))
+    answers = _read(_answers, document.selector_answers, "selectorAnswers")
+    cluster = replace(cluster, selector_answers=answers)
     config, hints = _read(_config, document.config, "config"), _read(_hints, document.hints, "hints")
     inputs = CycleInputs(cluster, config, document.now_ns, hints)
     return CycleRecording(inputs, [bytes(line) for line in document.plan], document.error, document.version)

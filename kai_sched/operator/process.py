@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import socket
 import sys
 import time
 import uuid
 from collections.abc import Awaitable
+from pathlib import Path
 
 from kai_sched.cluster.client import Api
 from kai_sched.cluster.lease import LeaderLease
@@ -21,6 +23,7 @@ from kai_sched.cluster.login import LoginFailure
 from kai_sched.model.keys import object_key
 from kai_sched.operator.app import Base, build_intake, connect
 from kai_sched.operator.clock import Clock
+from kai_sched.operator.cycle.recorder import CycleRecorder
 from kai_sched.operator.http.listener import ListenFailure
 from kai_sched.operator.http.pages import Pages
 from kai_sched.operator.http.webhook_service import WebhookService
@@ -45,6 +48,8 @@ async def run(options: RunOptions) -> int:
     pod_name = os.environ.get("POD_NAME") or socket.gethostname()
     identity = f"{pod_name}_{uuid.uuid4()}"
     rng = random.Random()
+    recorder = CycleRecorder(Path(options.recordings), time.monotonic, time.time)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, recorder.request, "SIGUSR2")
 
     def connect_lease() -> Awaitable[Api]:
         return Api.connect(options.kubeconfig, options.context, 2, options.server)
@@ -79,7 +84,7 @@ async def run(options: RunOptions) -> int:
             await _leave(webhooks, pages)
             return 0
         own_pod = object_key(options.namespace, pod_name)
-        base = Base(options, settings, api, lease, pages, webhooks, own_pod, Clock(), rng, ending)
+        base = Base(options, settings, api, lease, pages, webhooks, own_pod, recorder, Clock(), rng, ending)
         return await connect(base, build_intake(base)).run()
     finally:
         watch.cancel()
