@@ -67,7 +67,8 @@ def simulate(
         int | None, typer.Option(min=1, max=MOST_CYCLES, metavar="N", help="How many cycles to run.  [default: 1]")
     ] = None,
     now: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The time of the first cycle, RFC 3339.  [default: the clock]")
+        str | None,
+        typer.Option(metavar="TIME", help="The time of the first cycle, RFC 3339.  [default: as the files say]"),
     ] = None,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="The scheduler's config file.")] = None,
     output: Annotated[

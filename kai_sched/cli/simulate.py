@@ -60,6 +60,9 @@ def simulate(options: SimulateOptions) -> int:
     )
     if _print_problems([*problems, *loaded.problems, *about_selectors]):
         return BAD_INPUT
+    for case in loaded.cases:
+        if now_ns is None and case.now_ns is not None and not case.is_scenario:
+            print(case.now_source.sentence(case.now_ns), file=sys.stderr)
     cases = [_with_options(case, actions, options.cycles, now_ns) for case in loaded.cases]
     if not jit.decided():
         _choose_solver(cases, options.solver, progress)

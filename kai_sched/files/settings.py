@@ -8,6 +8,7 @@ from dataclasses import replace
 import msgspec
 
 from kai_sched.api import names
+from kai_sched.files.dump_info import DumpInfo
 from kai_sched.files.errors import BrokenInput
 from kai_sched.files.items import Item, problem_in, unfold, warner
 from kai_sched.files.sources import FilePosition, documents
@@ -16,16 +17,23 @@ from kai_sched.model.field_errors import FieldError
 from kai_sched.model.problems import Problem
 from kai_sched.model.read.config import config_from_file, config_from_operator, config_from_shard
 from kai_sched.model.read.kinds import OPERATOR_CONFIG, SHARD, split_custom
-from kai_sched.reconcile.admission.types import admission_from_operator
+from kai_sched.reconcile.admission.types import AdmissionSettings, admission_from_operator
 from kai_sched.telemetry.pace import Pace
 
 # Overrides a config by a config file. Raises FieldError.
 Overlay = Callable[[Config], Config]
 
 
-def cluster_config(items: Sequence[Item], problems: list[Problem]) -> Config:
-    """The operator's defaults, changed by the object kai-config and by the shard: ``default``, or the only one."""
-    config = Config()
+def cluster_config(
+    items: Sequence[Item], dump: DumpInfo | None, problems: list[Problem]
+) -> tuple[Config, AdmissionSettings]:
+    """The settings of the scheduler and of the webhooks.
+
+    The operator's defaults or those of the dump, changed by the object kai-config and by the shard: the one that the
+    dump names, ``default``, or the only one. As live, GPU sharing is off unless kai-config turns it on.
+    """
+    config = dump.config if dump else replace(Config(), gpu_sharing=False)
+    admission = AdmissionSettings(gpu_sharing=config.gpu_sharing)
     shards: dict[str, tuple[Item, bytes]] = {}
     for item in items:
         if item.kind not in (SHARD, OPERATOR_CONFIG):
@@ -36,28 +44,25 @@ def cluster_config(items: Sequence[Item], problems: list[Problem]) -> Config:
                 shards[name] = (item, spec)
             elif name == names.CONFIG_NAME:
                 config = config_from_operator(spec, config, warner(item, problems))
-                # As live: with a Config GPU sharing is off unless it says otherwise.
-                config = replace(
-                    config, gpu_sharing=admission_from_operator(spec if spec.startswith(b"{") else b"{}").gpu_sharing
-                )
+                admission = admission_from_operator(spec if spec.startswith(b"{") else b"{}")
+                config = replace(config, gpu_sharing=admission.gpu_sharing)
         except FieldError as error:
             problems.append(problem_in(item, error.field, error.message, fatal=True))
-    chosen = shards.get(names.DEFAULT_SHARD)
+    name = dump.shard if dump and dump.shard else names.DEFAULT_SHARD
+    chosen = shards.get(name)
     if chosen is None and len(shards) == 1:
         chosen = next(iter(shards.values()))
     if chosen is None and shards:
-        text = (
-            f"{len(shards)} of them and none is named {names.DEFAULT_SHARD}, so all are ignored: choose with --config"
-        )
+        text = f"{len(shards)} of them and none is named {name}, so all are ignored: choose with --config"
         problems.append(Problem("", "SchedulingShard", "", text))
     if chosen is None:
-        return config
+        return config, admission
     item, spec = chosen
     try:
-        return config_from_shard(spec, config, warner(item, problems))
+        config = config_from_shard(spec, config, warner(item, problems))
     except FieldError as error:
         problems.append(problem_in(item, error.field, error.message, fatal=True))
-        return config
+    return config, admission
 
 
 def read_overlay(path: str, data: bytes, problems: list[Problem]) -> Overlay:

@@ -196,7 +196,7 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("spec", "on"),
         [
-            (None, True),
+            (None, False),
             ({}, False),
             ({"global": {"gpuSharing": True}}, True),
             ({"global": {"gpuSharing": False}}, False),
@@ -205,7 +205,7 @@ class TestSettings:
     def test_pods_share_gpus_as_the_config_of_the_input_says(
         self, write: Write, spec: dict[str, Any] | None, on: bool
     ) -> None:
-        """As live; without a Config nothing is known, and they may."""
+        """As live: somebody has to turn it on."""
         config = [] if spec is None else [thing("Config", "kai-config", spec)]
         (case,) = load([write("in.json", queue("team"), *config)]).cases
         assert case.config.gpu_sharing == on
