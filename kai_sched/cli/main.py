@@ -1,4 +1,4 @@
-"""The commands of the command line: ``simulate``, ``run``, ``reserve``, ``warmup`` and ``version``, the defaults of
+"""The commands of the command line (``simulate``, ``run``, ``dump``, ``replay`` and smaller ones), the defaults of
 their flags, and the options of ``simulate``.
 
 A command imports what it needs when it runs, so that printing the help is fast.
@@ -183,6 +183,28 @@ def reserve(
     from kai_sched.cli.reserve import ReserveOptions, reserve
 
     raise typer.Exit(reserve(ReserveOptions(pod_name, pod_namespace, fake_device, service_account, termination_log)))
+
+
+@app.command()
+def dump(
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE|-", help="The file to write (gzip); - is standard output.")
+    ],
+    kubeconfig: flags.Kubeconfig = None,
+    context: flags.Context = None,
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", metavar="NAME", help="Only objects of this namespace, and the cluster's.")
+    ] = "",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+) -> None:
+    """Write a cluster into a file, for simulate.
+
+    Only gets and lists objects that the scheduler uses; values of environment variables, commands, secrets and contents
+    of ConfigMaps are left out. Exit status: 0, or 2 if the cluster cannot be read or the file not be written.
+    """
+    from kai_sched.cli.dump import DumpOptions, dump
+
+    raise typer.Exit(dump(DumpOptions(output, kubeconfig, context, namespace, force)))
 
 
 @app.command()

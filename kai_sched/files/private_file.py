@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 MODE = 0o600
 
 
-def write_private(path: Path, data: bytes, overwrite: bool) -> None:
+def write_private(path: Path, pieces: Iterable[bytes], overwrite: bool) -> None:
     """Write the file with mode 0600; a reader sees all of it or none, whatever happens meanwhile.
 
     Raises FileExistsError for a file that is there, unless ``overwrite``, and OSError for any other failure.
@@ -18,7 +19,7 @@ def write_private(path: Path, data: bytes, overwrite: bool) -> None:
     handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, MODE)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            file.writelines(pieces)
             file.flush()
             os.fsync(file.fileno())
         if overwrite:

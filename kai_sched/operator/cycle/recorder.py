@@ -129,14 +129,15 @@ def _size_bytes(cluster: Cluster, before: Cluster | None) -> int:
     return tables + OBJECT_BYTES * len(changes or ())
 
 
+def _line(cycle: RecordedCycle) -> bytes:
+    plan = plan_lines(cycle.result) if cycle.result is not None else []
+    return encode_recording(CycleRecording(cycle.inputs, plan, cycle.error, __version__)) + b"\n"
+
+
 def _write_file(path: Path, cycles: Sequence[RecordedCycle]) -> None:
     """Write the file, each cycle on a line, and remove the oldest beyond FILES_MAX. Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lines = []
-    for each in cycles:
-        plan = plan_lines(each.result) if each.result is not None else []
-        lines.append(encode_recording(CycleRecording(each.inputs, plan, each.error, __version__)) + b"\n")
-    write_private(path, gzip.compress(b"".join(lines), compresslevel=1, mtime=0), overwrite=False)
+    write_private(path, (gzip.compress(_line(each), compresslevel=1, mtime=0) for each in cycles), overwrite=False)
     written = sorted(path.parent.glob(f"{PREFIX}*{SUFFIX}"), key=lambda file: (file.stat().st_mtime_ns, file.name))
     for file in written[:-FILES_MAX]:
         file.unlink(missing_ok=True)
