@@ -36,7 +36,7 @@ def dump(options: DumpOptions) -> int:
     found = read_cluster(options.kubeconfig, options.context, options.namespace)
     for problem in found.problems:
         print(f"{'error' if problem.fatal else 'warning'}: {plain(str(problem))}", file=sys.stderr)
-    if any(problem.fatal for problem in found.problems):
+    if not found.is_usable:
         return BAD_INPUT
     if options.output == STDOUT:
         for piece in dump_chunks(found.document):

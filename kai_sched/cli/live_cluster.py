@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.cluster_reader import ClusterReader, Manifest, ReadObjects
 from kai_sched.cluster.login import Login, LoginFailure
@@ -37,6 +39,16 @@ class LiveCluster:
     document: dict[str, Any]
     problems: tuple[Problem, ...]
     name: str
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether no problem is fatal."""
+        return not any(problem.fatal for problem in self.problems)
+
+    def content(self) -> bytes:
+        """The dump for ``files.load``, without what ``problems`` say already."""
+        metadata = {name: value for name, value in self.document["metadata"].items() if name != "unreadable"}
+        return msgspec.json.encode({**self.document, "metadata": metadata})
 
 
 def read_cluster(
@@ -70,7 +82,7 @@ def read_cluster(
     try:
         found = asyncio.run(_read(login, namespace, config.scheduler_name))
     except LoginFailure as failure:
-        problems.append(Problem("", "", "", str(failure), fatal=True))
+        problems.append(Problem("", "", "", _no_login(str(failure)), fatal=True))
     except ApiFailure as failure:
         problems.append(Problem(name, "", "", _unusable(failure, login, chosen), fatal=True))
     problems += [Problem(name, "", "", each.message, each.fatal) for each in found.unreadable]
@@ -94,6 +106,11 @@ async def _read(login: Login, namespace: str, scheduler_name: str) -> ReadObject
         return await reader.read(SOURCES, scheduler_name, namespace)
     finally:
         await api.close()
+
+
+def _no_login(text: str) -> str:
+    remedy = "correct it, or name another with --kubeconfig or --context"
+    return text if "--kubeconfig" in text else f"{text}: {remedy}"
 
 
 def _unusable(failure: ApiFailure, login: Login, context: str) -> str:

@@ -54,11 +54,11 @@ def version() -> None:
 @app.command()
 def simulate(
     paths: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="FILE|FOLDER|-...", help="Kubernetes objects or scenarios, YAML or JSON; - is standard input."
         ),
-    ],
+    ] = None,
     actions: Annotated[
         str | None,
         typer.Option(metavar="LIST", help="Actions to run, in this order, separated by commas.  [default: all]"),
@@ -87,6 +87,9 @@ def simulate(
     queue_label_key: flags.QueueLabelKeyOffline = None,
     nodepool_label_key: flags.NodePoolLabelKeyOffline = None,
     partition_label_value: flags.PartitionLabelValueOffline = None,
+    cluster: flags.Cluster = False,
+    kubeconfig: flags.Kubeconfig = None,
+    context: flags.Context = None,
 ) -> None:
     """Show what the scheduler would do with the objects in files.
 
@@ -94,8 +97,9 @@ def simulate(
     -A -o json" prints it; each scenario file is a cluster of its own. Options override the actions, cycles and time
     of a scenario. Exit status: 0, or 2 if the input cannot be used.
     """
-    from kai_sched.cli.simulate import SimulateOptions, simulate
+    from kai_sched.cli.simulate import ClusterOptions, SimulateOptions, simulate
 
+    flags.check_input(paths, cluster, kubeconfig, context)
     given = {
         "scheduler_name": scheduler_name,
         "queue_label": queue_label_key,
@@ -103,7 +107,8 @@ def simulate(
         "node_pool": partition_label_value,
     }
     settings = {name: value for name, value in given.items() if value is not None}
-    options = SimulateOptions(tuple(paths), actions, cycles, now, config, output, solver, settings)
+    live = ClusterOptions(kubeconfig, context) if cluster else None
+    options = SimulateOptions(tuple(paths or ()), actions, cycles, now, config, output, solver, settings, live)
     raise typer.Exit(simulate(options))
 
 
@@ -193,7 +198,8 @@ def dump(
     kubeconfig: flags.Kubeconfig = None,
     context: flags.Context = None,
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", metavar="NAME", help="Only objects of this namespace, and the cluster's.")
+        str,
+        typer.Option("--namespace", "-n", metavar="NAME", help="Only objects of this namespace, and the cluster's."),
     ] = "",
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:

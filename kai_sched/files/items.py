@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -61,9 +61,17 @@ def warner(item: Item, problems: list[Problem]) -> Warn:
 
 
 def read_items(
-    paths: Sequence[str], stdin: BinaryIO, pace: Pace, problems: list[Problem], dumps: list[DumpInfo]
+    paths: Sequence[str],
+    stdin: BinaryIO,
+    pace: Pace,
+    problems: list[Problem],
+    dumps: list[DumpInfo],
+    contents: Mapping[str, bytes],
 ) -> Iterator[Item]:
-    """All objects of the files and folders in their order. What dumps say beside their objects goes to ``dumps``."""
+    """All objects of the files and folders in their order. What dumps say beside their objects goes to ``dumps``.
+
+    ``contents`` has what stands in place of the files of these names.
+    """
     seen: set[str] = set()
     for path in expand(paths, problems):
         if path in seen:
@@ -72,7 +80,8 @@ def read_items(
         seen.add(path)
         count = 0
         try:
-            for count, document in enumerate(documents(path, read_bytes(path, stdin), pace), 1):
+            data = contents[path] if path in contents else read_bytes(path, stdin)
+            for count, document in enumerate(documents(path, data, pace), 1):
                 place = FilePosition(path, count)
                 dump = open_dump(place, document, problems)
                 if dump is None:

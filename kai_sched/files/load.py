@@ -103,6 +103,7 @@ def load(
     stdin: BinaryIO | None = None,
     config: str | None = None,
     settings: Mapping[str, Any] = {},
+    contents: Mapping[str, bytes] = {},
     on_progress: Callable[[str], None] | None = None,
 ) -> Loaded:
     """Read all clusters and check them (``model.checks``).
@@ -119,6 +120,8 @@ def load(
         Path of a scheduler config file or of a SchedulingShard. It overrides the configs in the files.
     settings
         Fields of Config that override all others.
+    contents
+        What is read in place of the files of these names: a cluster that was read from its API server.
     on_progress
         Called with a text once the work takes seconds.
     """
@@ -127,10 +130,17 @@ def load(
     if wrong := [path for path in paths if not isinstance(path, str)]:
         raise TypeError(f"load takes paths as texts, not {shown(wrong[0])}: write str(...)")
     with collector_paused():
-        return _load(paths, stdin or sys.stdin.buffer, config, settings, Pace(on_progress))
+        return _load(paths, stdin or sys.stdin.buffer, config, settings, contents, Pace(on_progress))
 
 
-def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, settings: Mapping[str, Any], pace: Pace) -> Loaded:
+def _load(
+    paths: Sequence[str],
+    stdin: BinaryIO,
+    config: str | None,
+    settings: Mapping[str, Any],
+    contents: Mapping[str, bytes],
+    pace: Pace,
+) -> Loaded:
     problems: list[Problem] = []
     unread: Counter[Kind] = Counter()
     of_file = _overlay(config, stdin, problems)
@@ -138,7 +148,7 @@ def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, settings: M
     plain: list[Item] = []
     places: list[Item | None] = []  # scenarios, and None where the cluster of plain objects stands
     dumps: list[DumpInfo] = []
-    for item in read_items(paths, stdin, pace, problems, dumps):
+    for item in read_items(paths, stdin, pace, problems, dumps, contents):
         if item.kind == SCENARIO:
             places.append(item)
             continue
