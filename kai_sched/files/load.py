@@ -162,13 +162,12 @@ def _load(
     for dump in dumps[1:]:
         message = f"a second dump after {dumps[0].source}, and all files together are one cluster: name one of them"
         problems.append(Problem(str(dump.source), "", "", message, fatal=True))
-    config_of_plain, admission = cluster_config(plain, dumps[0] if dumps else None, problems)
     cases = []
     for place in places:
         if place:
             case, items = _scenario(place, overlay, problems)
         else:
-            case, items = _cluster(plain, dumps, overlay(config_of_plain)), plain
+            case, items = _cluster(plain, dumps, overlay, problems), plain
         expanded = expand_workloads(items, case.config, problems)
         expanded = replace(expanded, items=with_ephemeral_claims(with_claims(expanded.items, problems)))
         if not place:
@@ -176,7 +175,7 @@ def _load(
         sources = _read(expanded, case, pace, problems, unread)
         if not place:
             pods = [item for item in expanded.items if item.kind == POD]
-            _admit([*(item for item in plain if item.kind != POD), *pods], admission, case.config, problems)
+            _admit([*(item for item in plain if item.kind != POD), *pods], case.config, problems)
         if not place and not any(problem.fatal for problem in problems):
             problems.extend(_idle_files(paths, plain, expanded.items))
         cases.append(replace(case, sources=sources, suspended=expanded.suspended))
@@ -206,9 +205,12 @@ def _overlay(config: str | None, stdin: BinaryIO, problems: list[Problem]) -> Ov
     return apply
 
 
-def _cluster(items: Sequence[Item], dumps: Sequence[DumpInfo], config: Config) -> SimulationCase:
+def _cluster(
+    items: Sequence[Item], dumps: Sequence[DumpInfo], overlay: Overlay, problems: list[Problem]
+) -> SimulationCase:
     """The case of the plain objects, at the time of their dump, or else at the newest time in them."""
     dump = dumps[0] if dumps else None
+    config = overlay(cluster_config(items, dump, problems))
     now_ns, source = (dump.time_ns, TimeSource.DUMP) if dump else (None, TimeSource.CLOCK)
     if now_ns is None:
         now_ns = newest_time_ns(items)
@@ -286,12 +288,12 @@ def _read(
     return sources
 
 
-def _admit(items: Sequence[Item], admission: AdmissionSettings, config: Config, problems: list[Problem]) -> None:
+def _admit(items: Sequence[Item], config: Config, problems: list[Problem]) -> None:
     """Add what admission says, in place of warnings about the objects that it refuses.
 
     What it says of objects that could not be read is left out: that is told already.
     """
-    settings = replace(admission.with_names(config), gpu_sharing=config.gpu_sharing)
+    settings = AdmissionSettings(gpu_sharing=config.gpu_sharing).with_names(config)
     failed = {problem.subject for problem in problems if problem.fatal}
     found = [each for each in admission_problems(items, settings) if each.subject not in failed]
     refused = {problem.subject for problem in found if problem.fatal}

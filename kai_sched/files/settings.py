@@ -17,23 +17,20 @@ from kai_sched.model.field_errors import FieldError
 from kai_sched.model.problems import Problem
 from kai_sched.model.read.config import config_from_file, config_from_operator, config_from_shard
 from kai_sched.model.read.kinds import OPERATOR_CONFIG, SHARD, split_custom
-from kai_sched.reconcile.admission.types import AdmissionSettings, admission_from_operator
+from kai_sched.reconcile.admission.types import admission_from_operator
 from kai_sched.telemetry.pace import Pace
 
 # Overrides a config by a config file. Raises FieldError.
 Overlay = Callable[[Config], Config]
 
 
-def cluster_config(
-    items: Sequence[Item], dump: DumpInfo | None, problems: list[Problem]
-) -> tuple[Config, AdmissionSettings]:
-    """The settings of the scheduler and of the webhooks.
+def cluster_config(items: Sequence[Item], dump: DumpInfo | None, problems: list[Problem]) -> Config:
+    """The operator's defaults or the settings of the dump, changed by the object kai-config and by the shard: the one
+    that the dump names, ``default``, or the only one.
 
-    The operator's defaults or those of the dump, changed by the object kai-config and by the shard: the one that the
-    dump names, ``default``, or the only one. As live, GPU sharing is off unless kai-config turns it on.
+    As live, GPU sharing is off unless kai-config turns it on.
     """
-    config = dump.config if dump else replace(Config(), gpu_sharing=False)
-    admission = AdmissionSettings(gpu_sharing=config.gpu_sharing)
+    config = dump.config if dump else Config(gpu_sharing=False)
     shards: dict[str, tuple[Item, bytes]] = {}
     for item in items:
         if item.kind not in (SHARD, OPERATOR_CONFIG):
@@ -44,8 +41,8 @@ def cluster_config(
                 shards[name] = (item, spec)
             elif name == names.CONFIG_NAME:
                 config = config_from_operator(spec, config, warner(item, problems))
-                admission = admission_from_operator(spec if spec.startswith(b"{") else b"{}")
-                config = replace(config, gpu_sharing=admission.gpu_sharing)
+                sharing = admission_from_operator(spec if spec.startswith(b"{") else b"{}").gpu_sharing
+                config = replace(config, gpu_sharing=sharing)
         except FieldError as error:
             problems.append(problem_in(item, error.field, error.message, fatal=True))
     name = dump.shard if dump and dump.shard else names.DEFAULT_SHARD
@@ -56,13 +53,13 @@ def cluster_config(
         text = f"{len(shards)} of them and none is named {name}, so all are ignored: choose with --config"
         problems.append(Problem("", "SchedulingShard", "", text))
     if chosen is None:
-        return config, admission
+        return config
     item, spec = chosen
     try:
-        config = config_from_shard(spec, config, warner(item, problems))
+        return config_from_shard(spec, config, warner(item, problems))
     except FieldError as error:
         problems.append(problem_in(item, error.field, error.message, fatal=True))
-    return config, admission
+        return config
 
 
 def read_overlay(path: str, data: bytes, problems: list[Problem]) -> Overlay:
