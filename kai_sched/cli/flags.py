@@ -81,6 +81,10 @@ CycleTimeout = Annotated[
         min=0, metavar="SECONDS", help="End, so that another replica leads, where a cycle takes longer; 0: never."
     ),
 ]
+PluginServerPort = Annotated[
+    int,
+    typer.Option(min=0, max=65_535, metavar="PORT", help="The port of /get-snapshot on 127.0.0.1; 0: none."),
+]
 Recordings = Annotated[
     str | None,
     typer.Option(

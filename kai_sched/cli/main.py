@@ -132,6 +132,7 @@ def run(
     connections: flags.Connections = 64,
     default_queues: flags.DefaultQueues = True,
     update_pod_eviction_condition: flags.UpdatePodEvictionCondition = False,
+    plugin_server_port: flags.PluginServerPort = 8081,
     recordings: flags.Recordings = None,
     log_json: flags.LogJson = None,
     log_level: flags.LogLevel = "info",
@@ -167,6 +168,7 @@ def run(
         connections=connections,
         default_queues=default_queues,
         mark_evicted=update_pod_eviction_condition,
+        plugin_server_port=plugin_server_port,
         recordings=recordings or default_folder(),
     )
     raise typer.Exit(run(RunArguments(options, scheduler_conf, log_json, log_level)))

@@ -18,6 +18,7 @@ from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.owner_reader import OwnerReader
 from kai_sched.cluster.paths import objects_path
 from kai_sched.cluster.reflector import JSON, METADATA, WatchSource
+from kai_sched.cluster.time_slice import TimeSlice
 from kai_sched.model.read.kinds import NAMESPACED, POD, Kind
 from kai_sched.reconcile.grouping.owners import CHAIN_MAX, ObjectReference
 
@@ -113,6 +114,7 @@ class ClusterReader:
         plural = source.path.rpartition("/")[2]
         path = objects_path(version, plural, namespace if kind in NAMESPACED else "")
         accept = METADATA.format("PartialObjectMetadataList") if source.metadata_only else JSON
+        turn = TimeSlice()
         for attempt in range(1, ATTEMPTS + 1):
             limit = WHOLE if attempt == ATTEMPTS else PAGE
             objects: list[Manifest] = []
@@ -122,7 +124,7 @@ class ClusterReader:
                         item = self._clean({**_decode(raw), "apiVersion": version, "kind": kind})
                         if item is not None:
                             objects.append(item)
-                    await asyncio.sleep(0)
+                        await turn.pause()
             except ApiFailure as failure:
                 if failure.status not in AGAIN or attempt == ATTEMPTS:
                     self._note(failure, source, plural, namespace, found)

@@ -36,6 +36,8 @@ class RunOptions:
         The process ends if a cycle takes longer than so many seconds, or if cycles fail for long; 0: never.
     shutdown_delay_s
         For how many seconds after a signal the webhooks are still served: the cluster goes on sending requests.
+    plugin_server_port
+        The port of /get-snapshot on 127.0.0.1; 0: it is not served.
     recordings
         The folder for the inputs of the last cycles (``cycle.recorder``).
     """
@@ -55,6 +57,7 @@ class RunOptions:
     mark_evicted: bool = False
     cycle_timeout_s: float = 120.0
     shutdown_delay_s: float = 5.0
+    plugin_server_port: int = 8081
     recordings: str = field(default_factory=default_folder)
 
     def lease_name(self, config: Config) -> str:

@@ -26,6 +26,7 @@ from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle.recorder import CycleRecorder
 from kai_sched.operator.http.listener import ListenFailure
 from kai_sched.operator.http.pages import Pages
+from kai_sched.operator.http.snapshot_server import SnapshotServer
 from kai_sched.operator.http.webhook_service import WebhookService
 from kai_sched.operator.intake.live_settings import LiveSettings, read_settings
 from kai_sched.operator.lifecycle import on_signals
@@ -85,11 +86,26 @@ async def run(options: RunOptions) -> int:
             return 0
         own_pod = object_key(options.namespace, pod_name)
         base = Base(options, settings, api, lease, pages, webhooks, own_pod, recorder, Clock(), rng, ending)
-        return await connect(base, build_intake(base)).run()
+        return await _schedule(base)
     finally:
         watch.cancel()
         await pages.stop()
         await api.close()
+
+
+async def _schedule(base: Base) -> int:
+    """Run all parts; return the exit status."""
+
+    def pods() -> int | None:
+        kept = base.recorder.kept
+        return len(kept[-1].inputs.cluster.pods) if kept else None
+
+    snapshots = SnapshotServer(base.api, base.settings.current, pods, base.clock.wall_ns)
+    await snapshots.listen(base.options.plugin_server_port)
+    try:
+        return await connect(base, build_intake(base)).run()
+    finally:
+        await snapshots.stop()
 
 
 async def _check_login(options: RunOptions, failure: ListenFailure) -> None:

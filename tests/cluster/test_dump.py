@@ -8,6 +8,7 @@ import re
 import stat
 import subprocess
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from signal import SIGUSR2
 from typing import Any
 
 import pytest
+import urllib3
 import yaml
 
 from tests.cluster import objects
@@ -173,6 +175,29 @@ def test_owners_are_read_where_a_pod_has_no_group(cluster: Cluster, reader: Path
     path = tmp_path / "cluster.json.gz"
     assert run("dump", "--kubeconfig", str(reader), "-o", str(path)).returncode == 0
     assert names(path, "Job") == {"work"}
+
+
+def test_the_snapshot_of_a_scheduler_is_that_of_its_cluster(
+    cluster: Cluster, operator: StartOperator, tmp_path: Path
+) -> None:
+    fill(cluster)
+    replica = operator("--no-default-queues")
+    cluster.wait_bound(["gang-0", "gang-1"])
+    answer = urllib3.request("GET", f"http://127.0.0.1:{replica.plugin_port}/get-snapshot")
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "application/zip")
+    assert answer.headers["Content-Disposition"] == "attachment; filename=snapshot.zip"
+    assert urllib3.request("GET", f"http://127.0.0.1:{replica.plugin_port}/other").status == 404
+    path = tmp_path / "snapshot.zip"
+    path.write_bytes(answer.data)
+    with zipfile.ZipFile(path) as archive:
+        snapshot = json.loads(archive.read("snapshot.json"))
+    assert {each["metadata"]["name"] for each in snapshot["rawObjects"]["pods"]} == {"gang-0", "gang-1", "secretive"}
+    assert {"major", "minor"} <= snapshot["discovery"]["serverVersion"].keys()
+    assert "v1" in {each["groupVersion"] for each in snapshot["discovery"]["resources"]}
+    assert "hunter2" not in json.dumps(snapshot)
+    offline = run("simulate", str(path), "-o", "json")
+    groups = json.loads(offline.stdout)["cycles"][0]["groups"]
+    assert groups["default/gang"]["counts"].keys() <= {"Bound", "Running"}
 
 
 @contextmanager
