@@ -22,6 +22,15 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return read
 
 
+def check_input(paths: list[str] | None, cluster: bool, kubeconfig: str | None, context: str | None) -> None:
+    """Raises typer.BadParameter where neither files nor a cluster are named, or a context without ``--cluster``."""
+    if not paths and not cluster:
+        raise typer.BadParameter("name files with a cluster, or read a running one with --cluster")
+    for flag, value in (("--kubeconfig", kubeconfig), ("--context", context)):
+        if value is not None and not cluster:
+            raise typer.BadParameter(f"{flag} is for --cluster: add it, or leave {flag} out")
+
+
 LEVELS = ("debug", "info", "warning", "error")
 Kubeconfig = Annotated[
     str | None,
@@ -30,6 +39,9 @@ Kubeconfig = Annotated[
     ),
 ]
 Context = Annotated[str | None, typer.Option(metavar="NAME", help="A context of the kubeconfig.")]
+Cluster = Annotated[
+    bool, typer.Option("--cluster", help="Read a running cluster (get and list), beside the files if there are any.")
+]
 Namespace = Annotated[str, typer.Option(metavar="NAME", help="Namespace of the lease and of the certificate.")]
 SchedulerName = Annotated[str, typer.Option(metavar="NAME", help="The schedulerName of the pods to schedule.")]
 Shard = Annotated[str, typer.Option(metavar="NAME", help="The SchedulingShard to serve.")]
@@ -67,6 +79,18 @@ CycleTimeout = Annotated[
     float,
     typer.Option(
         min=0, metavar="SECONDS", help="End, so that another replica leads, where a cycle takes longer; 0: never."
+    ),
+]
+PluginServerPort = Annotated[
+    int,
+    typer.Option(min=0, max=65_535, metavar="PORT", help="The port of /get-snapshot on 127.0.0.1; 0: none."),
+]
+Recordings = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Where the inputs of the last cycles are written on SIGUSR2, and after a cycle that failed."
+        "  [default: kai-sched-recordings-UID in the folder for temporary files]",
     ),
 ]
 LeaseName = Annotated[

@@ -1,4 +1,4 @@
-"""The commands of the command line: ``simulate``, ``run``, ``reserve``, ``warmup`` and ``version``, the defaults of
+"""The commands of the command line (``simulate``, ``run``, ``dump``, ``replay`` and smaller ones), the defaults of
 their flags, and the options of ``simulate``.
 
 A command imports what it needs when it runs, so that printing the help is fast.
@@ -54,11 +54,11 @@ def version() -> None:
 @app.command()
 def simulate(
     paths: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="FILE|FOLDER|-...", help="Kubernetes objects or scenarios, YAML or JSON; - is standard input."
         ),
-    ],
+    ] = None,
     actions: Annotated[
         str | None,
         typer.Option(metavar="LIST", help="Actions to run, in this order, separated by commas.  [default: all]"),
@@ -67,7 +67,8 @@ def simulate(
         int | None, typer.Option(min=1, max=MOST_CYCLES, metavar="N", help="How many cycles to run.  [default: 1]")
     ] = None,
     now: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The time of the first cycle, RFC 3339.  [default: the clock]")
+        str | None,
+        typer.Option(metavar="TIME", help="The time of the first cycle, RFC 3339.  [default: as the files say]"),
     ] = None,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="The scheduler's config file.")] = None,
     output: Annotated[
@@ -86,6 +87,9 @@ def simulate(
     queue_label_key: flags.QueueLabelKeyOffline = None,
     nodepool_label_key: flags.NodePoolLabelKeyOffline = None,
     partition_label_value: flags.PartitionLabelValueOffline = None,
+    cluster: flags.Cluster = False,
+    kubeconfig: flags.Kubeconfig = None,
+    context: flags.Context = None,
 ) -> None:
     """Show what the scheduler would do with the objects in files.
 
@@ -93,8 +97,9 @@ def simulate(
     -A -o json" prints it; each scenario file is a cluster of its own. Options override the actions, cycles and time
     of a scenario. Exit status: 0, or 2 if the input cannot be used.
     """
-    from kai_sched.cli.simulate import SimulateOptions, simulate
+    from kai_sched.cli.simulate import ClusterOptions, SimulateOptions, simulate
 
+    flags.check_input(paths, cluster, kubeconfig, context)
     given = {
         "scheduler_name": scheduler_name,
         "queue_label": queue_label_key,
@@ -102,7 +107,8 @@ def simulate(
         "node_pool": partition_label_value,
     }
     settings = {name: value for name, value in given.items() if value is not None}
-    options = SimulateOptions(tuple(paths), actions, cycles, now, config, output, solver, settings)
+    live = ClusterOptions(kubeconfig, context) if cluster else None
+    options = SimulateOptions(tuple(paths or ()), actions, cycles, now, config, output, solver, settings, live)
     raise typer.Exit(simulate(options))
 
 
@@ -126,6 +132,8 @@ def run(
     connections: flags.Connections = 64,
     default_queues: flags.DefaultQueues = True,
     update_pod_eviction_condition: flags.UpdatePodEvictionCondition = False,
+    plugin_server_port: flags.PluginServerPort = 8081,
+    recordings: flags.Recordings = None,
     log_json: flags.LogJson = None,
     log_level: flags.LogLevel = "info",
 ) -> None:
@@ -136,7 +144,7 @@ def run(
     """
     from kai_sched.cli.run import RunArguments, run
     from kai_sched.model.config import Config
-    from kai_sched.operator.options import RunOptions
+    from kai_sched.operator.options import RunOptions, default_folder
 
     config = Config(
         scheduler_name=scheduler_name,
@@ -160,6 +168,8 @@ def run(
         connections=connections,
         default_queues=default_queues,
         mark_evicted=update_pod_eviction_condition,
+        plugin_server_port=plugin_server_port,
+        recordings=recordings or default_folder(),
     )
     raise typer.Exit(run(RunArguments(options, scheduler_conf, log_json, log_level)))
 
@@ -180,6 +190,43 @@ def reserve(
     from kai_sched.cli.reserve import ReserveOptions, reserve
 
     raise typer.Exit(reserve(ReserveOptions(pod_name, pod_namespace, fake_device, service_account, termination_log)))
+
+
+@app.command()
+def dump(
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE|-", help="The file to write (gzip); - is standard output.")
+    ],
+    kubeconfig: flags.Kubeconfig = None,
+    context: flags.Context = None,
+    namespace: Annotated[
+        str,
+        typer.Option("--namespace", "-n", metavar="NAME", help="Only objects of this namespace, and the cluster's."),
+    ] = "",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+) -> None:
+    """Write a cluster into a file, for simulate.
+
+    Only gets and lists objects that the scheduler uses; values of environment variables, commands, secrets and contents
+    of ConfigMaps are left out. Exit status: 0, or 2 if the cluster cannot be read or the file not be written.
+    """
+    from kai_sched.cli.dump import DumpOptions, dump
+
+    raise typer.Exit(dump(DumpOptions(output, kubeconfig, context, namespace, force)))
+
+
+@app.command()
+def replay(
+    paths: Annotated[list[str], typer.Argument(metavar="FILE|-...", help="Files that run has recorded.")],
+) -> None:
+    """Decide cycles again that run has recorded, and compare the plans.
+
+    With SIGUSR2, and after a cycle that failed, run writes the inputs of its last cycles (--recordings). Exit status:
+    0 if all plans are the same, 1 if one is not, 2 if a file cannot be used.
+    """
+    from kai_sched.cli.replay import replay
+
+    raise typer.Exit(replay(paths))
 
 
 @app.command()

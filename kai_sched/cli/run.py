@@ -18,6 +18,7 @@ from kai_sched.model.config import Config
 from kai_sched.model.field_errors import FieldError
 from kai_sched.model.problems import Problem
 from kai_sched.operator.http.listener import AddressError, ListenFailure, parse_address
+from kai_sched.operator.http.snapshot_server import snapshot_address
 from kai_sched.operator.options import RunOptions
 from kai_sched.operator.process import run as run_operator
 from kai_sched.telemetry import logs
@@ -65,7 +66,12 @@ def run(arguments: RunArguments) -> int:
 
 
 def _flags(options: RunOptions) -> dict[str, str]:
-    return {"--listen-address": options.listen_address, "--webhook-address": options.webhook_address}
+    port = options.plugin_server_port
+    return {
+        "--listen-address": options.listen_address,
+        "--webhook-address": options.webhook_address,
+        "--plugin-server-port": snapshot_address(port) if port else "",
+    }
 
 
 def _check_addresses(options: RunOptions) -> None:

@@ -41,6 +41,15 @@ class SimulateOptions:
     output: str
     solver: str = library.AUTO
     settings: Mapping[str, str] = field(default_factory=dict)  # fields of Config
+    cluster: ClusterOptions | None = None  # a running cluster that is read beside the files
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """Which running cluster is read; None for the default kubeconfig and its current context."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
 
 
 def simulate(options: SimulateOptions) -> int:
@@ -53,13 +62,26 @@ def simulate(options: SimulateOptions) -> int:
     now_ns = _read_now(options.now, problems)
     if options.solver == library.COMPILED and jit.interpreted() and not jit.decided():
         problems.append(Problem("", "", "--solver", "compiled, but KAI_SCHED_JIT=off is set: unset it", fatal=True))
-    loaded = load(options.paths, config=options.config, settings=options.settings, on_progress=progress.say)
+    paths, contents = options.paths, dict[str, bytes]()
+    if options.cluster is not None:
+        from kai_sched.cli.live_cluster import read_cluster
+
+        live = read_cluster(options.cluster.kubeconfig, options.cluster.context)
+        problems += live.problems
+        if not live.is_usable:
+            _print_problems(problems)
+            return BAD_INPUT
+        paths, contents = (live.name, *paths), {live.name: live.content()}
+    loaded = load(paths, config=options.config, settings=options.settings, contents=contents, on_progress=progress.say)
     fatal = any(problem.fatal for problem in (*problems, *loaded.problems))
     about_selectors = (
         [] if fatal else [each for case in loaded.cases for each in library.selector_warnings(case.store.cluster())]
     )
     if _print_problems([*problems, *loaded.problems, *about_selectors]):
         return BAD_INPUT
+    for case in loaded.cases:
+        if now_ns is None and case.now_ns is not None and not case.is_scenario:
+            print(case.now_source.sentence(case.now_ns), file=sys.stderr)
     cases = [_with_options(case, actions, options.cycles, now_ns) for case in loaded.cases]
     if not jit.decided():
         _choose_solver(cases, options.solver, progress)

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.request import getproxies, proxy_bypass
 
 from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.config import load_kube_config
+from kubernetes_asyncio.config import list_kube_config_contexts, load_kube_config
 from kubernetes_asyncio.config.incluster_config import (
     SERVICE_CERT_FILENAME,
     SERVICE_TOKEN_FILENAME,
@@ -74,6 +74,21 @@ class Login:
     def in_cluster(self) -> bool:
         """Whether the service account of the pod is used, whose token file changes."""
         return self._kubeconfig is None
+
+    @property
+    def kubeconfig(self) -> str:
+        """The kubeconfig that is read; empty for the service account of the pod."""
+        return self._kubeconfig or ""
+
+    def current_context(self) -> str:
+        """The context that the kubeconfig names; empty without one, also where it cannot be read: ``load`` says why."""
+        if self._kubeconfig is None or not _exists(self._kubeconfig):
+            return ""
+        try:
+            _, current = list_kube_config_contexts(self._kubeconfig)
+        except Exception:  # as in ``load``
+            return ""
+        return str(current["name"]) if current else ""
 
     async def load(self) -> Credentials:
         """Read all files again and run the exec plugin, if there is one. Raises LoginFailure."""

@@ -82,6 +82,11 @@ class OwnerReader:
             If it is malformed.
         ApiFailure
         """
+        raw = await self.fetch_raw(reference)
+        return None if raw is None else read_owner(raw, reference)
+
+    async def fetch_raw(self, reference: ObjectReference) -> bytes | None:
+        """As ``fetch``, as the API server shows it. Raises PermissionError and ApiFailure."""
         resource = await self._resource(reference.api_version, reference.kind)
         if resource is None:
             return None
@@ -89,14 +94,13 @@ class OwnerReader:
         path = object_path(reference.api_version, resource.name, namespace, reference.name)
         accept = JSON if reference.whole else METADATA_ONLY
         try:
-            raw = await self._api.request("GET", path, accept=accept, needs_right=False)
+            return await self._api.request("GET", path, accept=accept, needs_right=False)
         except ApiFailure as failure:
             if failure.status == 403:
                 raise PermissionError(failure.message) from None
             if failure.status == 404:
                 return None
             raise
-        return read_owner(raw, reference)
 
     async def pages(self, api_version: str, kind: str, namespace: str) -> AsyncGenerator[list[Owner], None]:
         """Yield the metadata of all such objects in pages. Raises ApiFailure. Close it when leaving early.

@@ -78,6 +78,8 @@ class Outcome:
         An error of the first attempt that did not occur again.
     retry_at
         When a quarantined object is to be tried again (seconds of the timer); None if there is none.
+    failed
+        The view of the first attempt and its error, if that failed.
     """
 
     result: CycleResult
@@ -85,16 +87,23 @@ class Outcome:
     released: tuple[Change, ...] = ()
     transient: Exception | None = None
     retry_at: float | None = None
+    failed: tuple[Cluster, Exception] | None = None
 
 
 class Quarantine:
     """Runs the cycles of one store, without the objects that make them fail. For one thread, but for ``stop``.
 
     ``run`` is called like ``cycle.run.run_cycle``.
+
+    Attributes
+    ----------
+    view
+        What the last attempt at a cycle ran on, whether or not it succeeded; None before the first.
     """
 
     def __init__(self, run: Run = run_cycle) -> None:
         self._run = run
+        self.view: Cluster | None = None
         self._cache = Cache()
         self._quarantined: dict[Change, Quarantined] = {}
         self._reported: set[Change] = set()  # what was reported as quarantined, and not as released since
@@ -139,11 +148,11 @@ class Quarantine:
         self._failed = {name: at for name, at in self._failed.items() if timer() - at[1] < 2 * RETRY_S}
         self._try_again(cluster, timer())
         self._search_on(arguments, LATER_S, 1)
-        transient: Exception | None = None
+        failed: tuple[Cluster, Exception] | None = None
         try:
             result = self._cycle(arguments)
         except Exception as error:
-            transient = error
+            failed = self.view or cluster, error
             result = self._recover(arguments, error)
         self._last_success = cluster.store_id, cluster.serial
         quarantined = tuple(each for name, each in self._quarantined.items() if before.get(name) is not each)
@@ -155,7 +164,8 @@ class Quarantine:
         result = self._with_left_out(result, cluster)
         if read_all:
             len(result.groups)
-        return Outcome(result, quarantined, released, None if quarantined or suspected else transient, retry_at)
+        transient = failed[1] if failed and not quarantined and not suspected else None
+        return Outcome(result, quarantined, released, transient, retry_at, failed)
 
     def _due(self, entry: Quarantined, cluster: Cluster) -> float:
         """When the object is tried again: earlier if it has changed."""
@@ -197,6 +207,7 @@ class Quarantine:
         """A cycle without the quarantined objects and the suspects. What they hold is kept, unless that fails too."""
         names = frozenset(self._quarantined) | self._search.out.keys()
         if not names:
+            self.view = arguments.cluster
             return arguments.run(arguments.cluster, self._cache)
         if names != self._names:
             self._names, self._keep = names, True
@@ -213,7 +224,8 @@ class Quarantine:
     def _cycle_without(self, exclusions: Exclusions, arguments: _Arguments) -> CycleResult:
         if exclusions != self._exclusions or self._identity is None:
             self._exclusions, self._identity = exclusions, object()
-        return arguments.run(view_without(arguments.cluster, exclusions, arguments.config, self._identity), self._cache)
+        self.view = view_without(arguments.cluster, exclusions, arguments.config, self._identity)
+        return arguments.run(self.view, self._cache)
 
     def _recover(self, arguments: _Arguments, error: Exception) -> CycleResult:
         """A cycle without the objects that make it fail. Raises its error if there is none."""

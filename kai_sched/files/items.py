@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from kai_sched.api import core
+from kai_sched.files.dump_info import DumpInfo, open_dump
 from kai_sched.files.errors import BrokenInput
 from kai_sched.files.sources import FilePosition, documents, expand, read_bytes
 from kai_sched.model.field_errors import FieldError, Warn, decode_part
@@ -59,8 +60,18 @@ def warner(item: Item, problems: list[Problem]) -> Warn:
     return warn
 
 
-def read_items(paths: Sequence[str], stdin: BinaryIO, pace: Pace, problems: list[Problem]) -> Iterator[Item]:
-    """All objects of the files and folders in their order."""
+def read_items(
+    paths: Sequence[str],
+    stdin: BinaryIO,
+    pace: Pace,
+    problems: list[Problem],
+    dumps: list[DumpInfo],
+    contents: Mapping[str, bytes],
+) -> Iterator[Item]:
+    """All objects of the files and folders in their order. What dumps say beside their objects goes to ``dumps``.
+
+    ``contents`` has what stands in place of the files of these names.
+    """
     seen: set[str] = set()
     for path in expand(paths, problems):
         if path in seen:
@@ -69,8 +80,16 @@ def read_items(paths: Sequence[str], stdin: BinaryIO, pace: Pace, problems: list
         seen.add(path)
         count = 0
         try:
-            for count, document in enumerate(documents(path, read_bytes(path, stdin), pace), 1):
-                yield from unfold(FilePosition(path, count), document, problems)
+            data = contents[path] if path in contents else read_bytes(path, stdin)
+            for count, document in enumerate(documents(path, data, pace), 1):
+                place = FilePosition(path, count)
+                dump = open_dump(place, document, problems)
+                if dump is None:
+                    yield from unfold(place, document, problems)
+                    continue
+                dumps.append(dump.info)
+                for number, (kind, raw) in enumerate(dump.objects, 1):
+                    yield from unfold(FilePosition(path, count, number), raw, problems, kind)
         except BrokenInput as error:
             problems.append(Problem(str(FilePosition(path)), "", "", str(error), fatal=True))
             continue
@@ -91,9 +110,11 @@ def _entries(raw: bytes | memoryview) -> list[msgspec.Raw] | None:
     return None
 
 
-def unfold(source: FilePosition, document: bytes | memoryview, problems: list[Problem]) -> Iterator[Item]:
-    """The document's object, or all objects of a list, lists in lists included."""
-    todo: list[tuple[FilePosition, bytes | memoryview, Kind]] = [(source, document, ("", ""))]
+def unfold(
+    source: FilePosition, document: bytes | memoryview, problems: list[Problem], kind: Kind = ("", "")
+) -> Iterator[Item]:
+    """The document's object, or all objects of a list, lists in lists included. ``kind``: of those that say none."""
+    todo: list[tuple[FilePosition, bytes | memoryview, Kind]] = [(source, document, kind)]
     while todo:
         place, raw, inherited = todo.pop()
         if (entries := _entries(raw)) is not None:

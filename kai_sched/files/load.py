@@ -16,15 +16,17 @@ from typing import Any, BinaryIO
 
 from kai_sched.files.admission import admission_problems
 from kai_sched.files.claim_templates import with_claims
+from kai_sched.files.dump_info import DumpInfo
 from kai_sched.files.ephemeral_claims import with_ephemeral_claims
 from kai_sched.files.errors import BrokenInput
+from kai_sched.files.input_time import TimeSource, newest_time_ns
 from kai_sched.files.items import Item, problem_in, read_items, unfold, warner
 from kai_sched.files.reading import read_with_faults
 from kai_sched.files.scenario import SCENARIO, read_scenario, unplaced
 from kai_sched.files.settings import Overlay, cluster_config, read_overlay
 from kai_sched.files.sources import FilePosition, read_bytes
 from kai_sched.files.strict import name_problems
-from kai_sched.files.workloads import Expanded, expand_workloads
+from kai_sched.files.workloads import Expanded, SuspendedWorkload, expand_workloads
 from kai_sched.model.checks import QUEUE_FIELD, limited, problems_of
 from kai_sched.model.config import Config
 from kai_sched.model.field_errors import FieldError, shown
@@ -49,11 +51,17 @@ class SimulationCase:
     path
         The file as it was named; the first one, if several form the cluster.
     now_ns
-        The time of the first cycle; None if the files do not say.
+        The time of the first cycle, in nanoseconds since the epoch; None if the files do not say.
+    now_source
+        Where that time is from; CLOCK where the caller has to give one.
     keeps_terminating
         Names of pod groups whose evicted pods stay Releasing.
     sources
         The position of each object in the files, by subject ("Pod ml/train-0").
+    dump
+        What the dump or the snapshot archive says that the objects are from; None for plain objects.
+    suspended
+        Workloads without pods, as they are suspended; by kind, namespace and name.
     """
 
     path: str
@@ -66,6 +74,9 @@ class SimulationCase:
     seconds_between_cycles: float = 1.0
     keeps_terminating: frozenset[str] = frozenset()
     sources: Mapping[str, FilePosition] = field(default_factory=dict)
+    now_source: TimeSource = TimeSource.CLOCK
+    dump: DumpInfo | None = None
+    suspended: tuple[SuspendedWorkload, ...] = ()
 
     @property
     def actions(self) -> tuple[str, ...]:
@@ -92,6 +103,7 @@ def load(
     stdin: BinaryIO | None = None,
     config: str | None = None,
     settings: Mapping[str, Any] = {},
+    contents: Mapping[str, bytes] = {},
     on_progress: Callable[[str], None] | None = None,
 ) -> Loaded:
     """Read all clusters and check them (``model.checks``).
@@ -108,6 +120,8 @@ def load(
         Path of a scheduler config file or of a SchedulingShard. It overrides the configs in the files.
     settings
         Fields of Config that override all others.
+    contents
+        What is read in place of the files of these names: a cluster that was read from its API server.
     on_progress
         Called with a text once the work takes seconds.
     """
@@ -116,17 +130,25 @@ def load(
     if wrong := [path for path in paths if not isinstance(path, str)]:
         raise TypeError(f"load takes paths as texts, not {shown(wrong[0])}: write str(...)")
     with collector_paused():
-        return _load(paths, stdin or sys.stdin.buffer, config, settings, Pace(on_progress))
+        return _load(paths, stdin or sys.stdin.buffer, config, settings, contents, Pace(on_progress))
 
 
-def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, settings: Mapping[str, Any], pace: Pace) -> Loaded:
+def _load(
+    paths: Sequence[str],
+    stdin: BinaryIO,
+    config: str | None,
+    settings: Mapping[str, Any],
+    contents: Mapping[str, bytes],
+    pace: Pace,
+) -> Loaded:
     problems: list[Problem] = []
     unread: Counter[Kind] = Counter()
     of_file = _overlay(config, stdin, problems)
-    overlay = lambda base: replace(of_file(base), **settings)  # noqa: E731
+    overlay: Overlay = lambda base: replace(of_file(base), **settings)  # noqa: E731
     plain: list[Item] = []
     places: list[Item | None] = []  # scenarios, and None where the cluster of plain objects stands
-    for item in read_items(paths, stdin, pace, problems):
+    dumps: list[DumpInfo] = []
+    for item in read_items(paths, stdin, pace, problems, dumps, contents):
         if item.kind == SCENARIO:
             places.append(item)
             continue
@@ -137,9 +159,15 @@ def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, settings: M
         source = str(FilePosition(paths[0])) if len(paths) == 1 else ""
         message = "no objects in the input: name files that hold Kubernetes objects"
         problems.append(Problem(source, "", "", message, fatal=True))
+    for dump in dumps[1:]:
+        message = f"a second dump after {dumps[0].source}, and all files together are one cluster: name one of them"
+        problems.append(Problem(str(dump.source), "", "", message, fatal=True))
     cases = []
     for place in places:
-        case, items = _scenario(place, overlay, problems) if place else _cluster(plain, overlay, problems)
+        if place:
+            case, items = _scenario(place, overlay, problems)
+        else:
+            case, items = _cluster(plain, dumps, overlay, problems), plain
         expanded = expand_workloads(items, case.config, problems)
         expanded = replace(expanded, items=with_ephemeral_claims(with_claims(expanded.items, problems)))
         if not place:
@@ -150,7 +178,7 @@ def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, settings: M
             _admit([*(item for item in plain if item.kind != POD), *pods], case.config, problems)
         if not place and not any(problem.fatal for problem in problems):
             problems.extend(_idle_files(paths, plain, expanded.items))
-        cases.append(replace(case, sources=sources))
+        cases.append(replace(case, sources=sources, suspended=expanded.suspended))
     problems.extend(_unread(unread))
     return Loaded(tuple(cases), tuple(limited(problems)))
 
@@ -177,9 +205,18 @@ def _overlay(config: str | None, stdin: BinaryIO, problems: list[Problem]) -> Ov
     return apply
 
 
-def _cluster(items: list[Item], overlay: Overlay, problems: list[Problem]) -> tuple[SimulationCase, list[Item]]:
-    config = overlay(cluster_config(items, problems))
-    return SimulationCase(items[0].source.path, CLUSTER_NAME, False, Store(), config), items
+def _cluster(
+    items: Sequence[Item], dumps: Sequence[DumpInfo], overlay: Overlay, problems: list[Problem]
+) -> SimulationCase:
+    """The case of the plain objects, at the time of their dump, or else at the newest time in them."""
+    dump = dumps[0] if dumps else None
+    config = overlay(cluster_config(items, dump, problems))
+    now_ns, source = (dump.time_ns, TimeSource.DUMP) if dump else (None, TimeSource.CLOCK)
+    if now_ns is None:
+        now_ns = newest_time_ns(items)
+        source = TimeSource.CLOCK if now_ns is None else TimeSource.NEWEST
+    path = items[0].source.path
+    return SimulationCase(path, CLUSTER_NAME, False, Store(), config, now_ns=now_ns, now_source=source, dump=dump)
 
 
 def _scenario(item: Item, overlay: Overlay, problems: list[Problem]) -> tuple[SimulationCase, list[Item]]:
@@ -201,6 +238,7 @@ def _scenario(item: Item, overlay: Overlay, problems: list[Problem]) -> tuple[Si
         config=overlay(scenario.config),
         cycles=scenario.cycles,
         now_ns=scenario.now_ns,
+        now_source=TimeSource.CLOCK if scenario.now_ns is None else TimeSource.SCENARIO,
         seconds_between_cycles=scenario.seconds_between_cycles,
         keeps_terminating=scenario.keeps_terminating,
     )
@@ -255,7 +293,7 @@ def _admit(items: Sequence[Item], config: Config, problems: list[Problem]) -> No
 
     What it says of objects that could not be read is left out: that is told already.
     """
-    settings = AdmissionSettings(gpu_sharing=True).with_names(config)
+    settings = AdmissionSettings(gpu_sharing=config.gpu_sharing).with_names(config)
     failed = {problem.subject for problem in problems if problem.fatal}
     found = [each for each in admission_problems(items, settings) if each.subject not in failed]
     refused = {problem.subject for problem in found if problem.fatal}

@@ -8,6 +8,7 @@ from dataclasses import replace
 import msgspec
 
 from kai_sched.api import names
+from kai_sched.files.dump_info import DumpInfo
 from kai_sched.files.errors import BrokenInput
 from kai_sched.files.items import Item, problem_in, unfold, warner
 from kai_sched.files.sources import FilePosition, documents
@@ -23,9 +24,13 @@ from kai_sched.telemetry.pace import Pace
 Overlay = Callable[[Config], Config]
 
 
-def cluster_config(items: Sequence[Item], problems: list[Problem]) -> Config:
-    """The operator's defaults, changed by the object kai-config and by the shard: ``default``, or the only one."""
-    config = Config()
+def cluster_config(items: Sequence[Item], dump: DumpInfo | None, problems: list[Problem]) -> Config:
+    """The operator's defaults or the settings of the dump, changed by the object kai-config and by the shard: the one
+    that the dump names, ``default``, or the only one.
+
+    As live, GPU sharing is off unless kai-config turns it on.
+    """
+    config = dump.config if dump else Config(gpu_sharing=False)
     shards: dict[str, tuple[Item, bytes]] = {}
     for item in items:
         if item.kind not in (SHARD, OPERATOR_CONFIG):
@@ -36,19 +41,16 @@ def cluster_config(items: Sequence[Item], problems: list[Problem]) -> Config:
                 shards[name] = (item, spec)
             elif name == names.CONFIG_NAME:
                 config = config_from_operator(spec, config, warner(item, problems))
-                # As live: with a Config GPU sharing is off unless it says otherwise.
-                config = replace(
-                    config, gpu_sharing=admission_from_operator(spec if spec.startswith(b"{") else b"{}").gpu_sharing
-                )
+                sharing = admission_from_operator(spec if spec.startswith(b"{") else b"{}").gpu_sharing
+                config = replace(config, gpu_sharing=sharing)
         except FieldError as error:
             problems.append(problem_in(item, error.field, error.message, fatal=True))
-    chosen = shards.get(names.DEFAULT_SHARD)
+    name = dump.shard if dump and dump.shard else names.DEFAULT_SHARD
+    chosen = shards.get(name)
     if chosen is None and len(shards) == 1:
         chosen = next(iter(shards.values()))
     if chosen is None and shards:
-        text = (
-            f"{len(shards)} of them and none is named {names.DEFAULT_SHARD}, so all are ignored: choose with --config"
-        )
+        text = f"{len(shards)} of them and none is named {name}, so all are ignored: choose with --config"
         problems.append(Problem("", "SchedulingShard", "", text))
     if chosen is None:
         return config

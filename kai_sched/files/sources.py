@@ -14,17 +14,18 @@ from typing import BinaryIO
 
 from kai_sched.files import json_input, yaml_input
 from kai_sched.files.errors import BrokenInput
+from kai_sched.files.snapshot_archive import ZIP, unpack
 from kai_sched.model.problems import Problem
 from kai_sched.telemetry.pace import Pace
 
 STDIN = "-"
 SUFFIXES = (".yaml", ".yml", ".json")
 GZIP_SUFFIX = ".gz"
+ZIP_SUFFIX = ".zip"
 _GZIP = b"\x1f\x8b"
 # A compressed file may be a thousand times as large once it is unpacked.
 UNPACKED_MAX = 2**31
 _ARCHIVES = {
-    b"PK\x03\x04": "a ZIP archive",
     b"BZh": "compressed by bzip2",
     b"\xfd7zXZ\x00": "compressed by xz",
     b"\x28\xb5\x2f\xfd": "compressed by zstd",
@@ -66,13 +67,14 @@ def expand(paths: Sequence[str], problems: list[Problem]) -> Iterator[str]:
             os.path.join(folder, name)
             for folder, _, files in os.walk(path, onerror=unread.append)
             for name in files
-            if name.lower().removesuffix(GZIP_SUFFIX).endswith(SUFFIXES) and not name.startswith(".")
+            if name.lower().removesuffix(GZIP_SUFFIX).endswith((*SUFFIXES, ZIP_SUFFIX)) and not name.startswith(".")
         ]
         problems.extend(
             Problem(str(error.filename or path), "", "", _unreadable(error), fatal=True) for error in unread
         )
         if not found and not unread:
-            message = f"no file in this folder ends in {', '.join(SUFFIXES)}, or one of these and {GZIP_SUFFIX}"
+            endings = ", ".join((*SUFFIXES, ZIP_SUFFIX))
+            message = f"no file in this folder ends in {endings}, or one of these and {GZIP_SUFFIX}"
             problems.append(Problem(path, "", "", f"{message}: name the files", fatal=True))
         yield from sorted(found)
 
@@ -100,9 +102,13 @@ def _unreadable(error: OSError) -> str:
 def _as_text(data: bytes) -> bytes:
     if data.startswith(_GZIP):
         data = _unpacked(data)
+    if data.startswith(ZIP):
+        data = unpack(data, UNPACKED_MAX)
     for magic, what in _ARCHIVES.items():
         if data.startswith(magic):
-            raise BrokenInput(f"{what}, which is not read: unpack it (gzip is read as it is)")
+            raise BrokenInput(
+                f"{what}, which is not read: unpack it (gzip is read as it is, and snapshots in ZIP archives)"
+            )
     encoding = next((name for mark, name in _ENCODINGS.items() if data.startswith(mark)), "")
     # Neither YAML nor JSON has zero bytes, and both begin with an ASCII character: it is UTF-16 without a mark.
     if not encoding and len(data) > 1 and (data[0] == 0) != (data[1] == 0):

@@ -61,12 +61,25 @@ class _Scheduled(core.Wire):
 _scheduler = msgspec.json.Decoder(_Scheduled)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class SuspendedWorkload:
+    """A workload that has no pods, as it is suspended; by Kueue where it waits in one of its queues."""
+
+    kind: str
+    namespace: str
+    name: str
+    by_kueue: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """The items with pods and groups instead of workloads; and, by subject of a group, what names its queue."""
+    """The items with pods and groups instead of workloads; by subject of a group, what names its queue; and the
+    workloads that are suspended, by kind and name.
+    """
 
     items: list[Item]
     queues: Mapping[str, QueueChoice] = field(default_factory=dict)
+    suspended: tuple[SuspendedWorkload, ...] = ()
 
 
 def expand_workloads(items: Sequence[Item], config: Config, problems: list[Problem]) -> Expanded:
@@ -88,7 +101,7 @@ def expand_workloads(items: Sequence[Item], config: Config, problems: list[Probl
     kept = [placed.get(id(item), item) for item in items if id(item) not in left]
     if groups and not any(item.kind == PRIORITY_CLASS for item in items):
         made.extend(_shipped_classes(groups[0]))
-    return Expanded([*kept, *made, *groups], grouper.queues)
+    return Expanded([*kept, *made, *groups], grouper.queues, tuple(sorted(maker.suspended)))
 
 
 def _key(item: Item) -> Key:
@@ -105,9 +118,10 @@ def _shipped_classes(item: Item) -> Iterator[Item]:
 
 
 class _Maker:
-    """Acts as the controllers do."""
+    """Acts as the controllers do, and notes the workloads that are ``suspended``."""
 
     def __init__(self, objects: Objects, config: Config, problems: list[Problem]) -> None:
+        self.suspended: list[SuspendedWorkload] = []
         self._objects = objects
         self._config = config
         self._problems = problems
@@ -129,8 +143,10 @@ class _Maker:
             self._problems.append(Problem(str(item.source), key.subject, "", message, fatal=True))
             return []
         if field := _suspended(item):
+            by_kueue = KUEUE_LABEL in (meta.labels or {})
+            self.suspended.append(SuspendedWorkload(key.kind, key.namespace, key.name, by_kueue))
             message = "true, so that it has no pods: set it to false to see what they would get"
-            if KUEUE_LABEL.encode() in bytes(item.raw):
+            if by_kueue:
                 message = f"{message} (Kueue does so once it admits the workload)"
             self._problems.append(Problem(str(item.source), key.subject, field, message))
         if key in self._objects.owned:

@@ -33,6 +33,7 @@ from kai_sched.model.store import Store
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle.health import CycleHealth
 from kai_sched.operator.cycle.loop import CycleLoop
+from kai_sched.operator.cycle.recorder import CycleRecorder
 from kai_sched.operator.cycle.watch import CycleWatch
 from kai_sched.operator.cycle_trigger import CycleTrigger
 from kai_sched.operator.delivery.bind_tracker import BindTracker
@@ -93,6 +94,8 @@ class Base:
         The webhooks, which are served already.
     own_pod
         The key of the pod that the process runs in, as far as it is one.
+    recorder
+        Keeps the inputs of the last cycles.
     clock, rng
         The time, and the source of jitter.
     ending
@@ -106,6 +109,7 @@ class Base:
     pages: Pages
     webhooks: WebhookService
     own_pod: str
+    recorder: CycleRecorder
     clock: Clock
     rng: random.Random
     ending: asyncio.Event
@@ -311,7 +315,7 @@ def _build_reporting(base: Base, intake: Intake) -> ReportingParts:
         base.clock,
     )
     lease = (base.options.namespace, base.options.lease_name(config))
-    health = CycleHealth(metrics, intake.writes.submit, held, lease, base.clock.monotonic)
+    health = CycleHealth(metrics, intake.writes.submit, held, lease, base.clock.monotonic, base.recorder)
     return ReportingParts(reporter, writer, health)
 
 

@@ -23,9 +23,12 @@ class DecidedCycle:
         How long the decision took.
     config
         The settings that were in force.
+    plan
+        The digest of the decisions (``plan.plan_text``).
     """
 
     cluster: Cluster
     result: CycleResult
     seconds: float
     config: Config
+    plan: str = ""

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from dataclasses import dataclass, field
 
 from kai_sched.model.config import Config
+
+
+def default_folder() -> str:
+    """Return the folder for recordings, below the one for temporary files: each user has one."""
+    return os.path.join(tempfile.gettempdir(), f"kai-sched-recordings-{os.getuid()}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,10 @@ class RunOptions:
         The process ends if a cycle takes longer than so many seconds, or if cycles fail for long; 0: never.
     shutdown_delay_s
         For how many seconds after a signal the webhooks are still served: the cluster goes on sending requests.
+    plugin_server_port
+        The port of /get-snapshot on 127.0.0.1; 0: it is not served.
+    recordings
+        The folder for the inputs of the last cycles (``cycle.recorder``).
     """
 
     kubeconfig: str | None = None
@@ -46,6 +57,8 @@ class RunOptions:
     mark_evicted: bool = False
     cycle_timeout_s: float = 120.0
     shutdown_delay_s: float = 5.0
+    plugin_server_port: int = 8081
+    recordings: str = field(default_factory=default_folder)
 
     def lease_name(self, config: Config) -> str:
         """Return the name of the lease: that of the flag, else of the scheduler and its node pool, if it has one."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import socket
 import sys
 import time
 import uuid
 from collections.abc import Awaitable
+from pathlib import Path
 
 from kai_sched.cluster.client import Api
 from kai_sched.cluster.lease import LeaderLease
@@ -21,8 +23,10 @@ from kai_sched.cluster.login import LoginFailure
 from kai_sched.model.keys import object_key
 from kai_sched.operator.app import Base, build_intake, connect
 from kai_sched.operator.clock import Clock
+from kai_sched.operator.cycle.recorder import CycleRecorder
 from kai_sched.operator.http.listener import ListenFailure
 from kai_sched.operator.http.pages import Pages
+from kai_sched.operator.http.snapshot_server import SnapshotServer
 from kai_sched.operator.http.webhook_service import WebhookService
 from kai_sched.operator.intake.live_settings import LiveSettings, read_settings
 from kai_sched.operator.lifecycle import on_signals
@@ -45,6 +49,8 @@ async def run(options: RunOptions) -> int:
     pod_name = os.environ.get("POD_NAME") or socket.gethostname()
     identity = f"{pod_name}_{uuid.uuid4()}"
     rng = random.Random()
+    recorder = CycleRecorder(Path(options.recordings), time.monotonic, time.time)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, recorder.request, "SIGUSR2")
 
     def connect_lease() -> Awaitable[Api]:
         return Api.connect(options.kubeconfig, options.context, 2, options.server)
@@ -79,12 +85,27 @@ async def run(options: RunOptions) -> int:
             await _leave(webhooks, pages)
             return 0
         own_pod = object_key(options.namespace, pod_name)
-        base = Base(options, settings, api, lease, pages, webhooks, own_pod, Clock(), rng, ending)
-        return await connect(base, build_intake(base)).run()
+        base = Base(options, settings, api, lease, pages, webhooks, own_pod, recorder, Clock(), rng, ending)
+        return await _schedule(base)
     finally:
         watch.cancel()
         await pages.stop()
         await api.close()
+
+
+async def _schedule(base: Base) -> int:
+    """Run all parts; return the exit status."""
+
+    def pods() -> int | None:
+        kept = base.recorder.kept
+        return len(kept[-1].inputs.cluster.pods) if kept else None
+
+    snapshots = SnapshotServer(base.api, base.settings.current, pods, base.clock.wall_ns)
+    await snapshots.listen(base.options.plugin_server_port)
+    try:
+        return await connect(base, build_intake(base)).run()
+    finally:
+        await snapshots.stop()
 
 
 async def _check_login(options: RunOptions, failure: ListenFailure) -> None:

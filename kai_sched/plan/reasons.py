@@ -219,9 +219,10 @@ def not_supported(what: str) -> Reason:
 def sharing_off() -> Reason:
     """The group asks for a part of a GPU, and pods may not share GPUs here."""
     text = (
-        "GPU sharing is off, and its pods ask for a part of a GPU: set spec.global.gpuSharing of the Config kai-config"
+        "its pods ask for a part of a GPU, and GPU sharing is off unless the Config kai-config turns it on "
+        "(spec.global.gpuSharing): turn it on there, or ask for whole GPUs"
     )
-    return Reason(NOT_SUPPORTED, f"{text}, or ask for whole GPUs")
+    return Reason(NOT_SUPPORTED, text)
 
 
 def left_out(what: str, problem: str) -> Reason:

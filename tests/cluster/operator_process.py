@@ -33,11 +33,12 @@ class Operator:
         shutdown_delay_s: float = 0.0,
         entry: Sequence[str] = ("kai_sched.cli.main",),
     ) -> None:
-        self.port = free_port()
+        self.port, self.plugin_port = free_port(), free_port()
         self.webhook_port = free_port() if webhooks else None
         options = {
             "--kubeconfig": str(kubeconfig),
             "--listen-address": f"127.0.0.1:{self.port}",
+            "--plugin-server-port": str(self.plugin_port),
             "--webhook-address": f"127.0.0.1:{self.webhook_port}" if webhooks else "",
         }
         if webhooks:

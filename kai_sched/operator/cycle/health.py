@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from traceback import extract_tb
 
 import structlog
@@ -15,8 +16,10 @@ import structlog
 from kai_sched.api import names
 from kai_sched.cluster.backoff import Backoff
 from kai_sched.cycle.quarantine import RETRY_S, Outcome, Quarantined
+from kai_sched.files.recording import CycleInputs
 from kai_sched.model.objects import Object
 from kai_sched.model.read.kinds import CLASSES
+from kai_sched.operator.cycle.recorder import CycleRecorder
 from kai_sched.plan.effects import Emit, Ref
 from kai_sched.reconcile.events import emit
 from kai_sched.telemetry.metrics import Metrics
@@ -48,6 +51,8 @@ class CycleHealth:
         Namespace and name of the Lease, which Events about cycles are attached to.
     monotonic
         Seconds that never go back.
+    recorder
+        Keeps the inputs of the last cycles; None: nobody does.
     """
 
     def __init__(
@@ -57,12 +62,14 @@ class CycleHealth:
         may_report: Callable[[], bool],
         lease: tuple[str, str],
         monotonic: Callable[[], float],
+        recorder: CycleRecorder | None = None,
     ) -> None:
         self._metrics = metrics
         self._submit = submit
         self._may_report = may_report
         self._lease = Ref("coordination.k8s.io/v1", "Lease", *lease)
         self._monotonic = monotonic
+        self._recorder = recorder
         self._logged: set[Fault] = set()
         self._in_a_row = 0
         self._since = 0.0
@@ -82,8 +89,18 @@ class CycleHealth:
         self._emit(emit(self._lease, names.WARNING, names.CYCLE_FAILED, text))
         return delay_s
 
-    def decided(self, outcome: Outcome) -> None:
-        """A cycle was decided, perhaps without some objects."""
+    def undecided(self, inputs: CycleInputs, error: Exception) -> None:
+        """No plan was made of these inputs; ``failed`` follows."""
+        if self._recorder is not None:
+            self._recorder.failed(inputs, error)
+
+    def decided(self, outcome: Outcome, inputs: CycleInputs) -> None:
+        """A cycle was decided on these inputs, perhaps without some objects."""
+        if self._recorder is not None:
+            self._recorder.decided(inputs, outcome.result)
+            if outcome.failed is not None:
+                view, error = outcome.failed
+                self._recorder.failed(replace(inputs, cluster=view), error)
         self._metrics.observe_left_out(Counter(kind_of(kind)[1] for kind, _ in outcome.result.left_out))
         if outcome.transient is not None:
             new = self._is_new(outcome.transient)

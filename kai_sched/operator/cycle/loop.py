@@ -10,10 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from typing import Protocol, TypeVar
 
 from kai_sched.cycle.quarantine import Outcome, Quarantine, Run
 from kai_sched.cycle.run import run_cycle
+from kai_sched.files.recording import CycleInputs
 from kai_sched.model.claims.selectors import SelectorQuestion
 from kai_sched.model.config import Config
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
@@ -23,6 +26,7 @@ from kai_sched.operator.cycle.health import CycleHealth
 from kai_sched.operator.cycle_trigger import CycleTrigger
 from kai_sched.operator.decided_cycle import DecidedCycle
 from kai_sched.operator.delivery.group_retries import GroupRetries, partial_groups
+from kai_sched.plan.plan_text import digest_of, plan_lines
 
 PAUSE_MIN_S = 0.005
 PAUSE_MAX_S = 1.0
@@ -180,19 +184,29 @@ class CycleLoop:
     async def _decide(self, hints: SchedulingHints, whole: bool = False) -> DecidedCycle:
         """Decide one cycle. With ``whole`` the lazy parts of the result are computed now, and cannot raise later."""
         cluster, config = self._views.cluster(), self._config()
+        inputs = CycleInputs(cluster, config, self._clock.wall_ns(), hints)
         started = self.busy_since = self._clock.monotonic()
         try:
-            outcome: Outcome = await self._in_thread(
-                lambda: self._quarantine.run_cycle(
-                    cluster, config, self._clock.wall_ns(), self._clock.monotonic, hints, whole
-                )
-            )
+            outcome, plan = await self._in_thread(partial(self._run, inputs, whole))
+        except Exception as error:
+            self._health.undecided(self._tried(inputs), error)
+            raise
         finally:
             self.busy_since = None
-        self._health.decided(outcome)
+        self._health.decided(outcome, self._tried(inputs))
         self._views.ask(outcome.result.questions)
         self._retry_at = outcome.retry_at
-        return DecidedCycle(cluster, outcome.result, self._clock.monotonic() - started, config)
+        return DecidedCycle(cluster, outcome.result, self._clock.monotonic() - started, config, plan)
+
+    def _run(self, inputs: CycleInputs, whole: bool) -> tuple[Outcome, str]:
+        """The outcome and the digest of the plan; in the thread."""
+        timer = self._clock.monotonic
+        outcome = self._quarantine.run_cycle(inputs.cluster, inputs.config, inputs.now_ns, timer, inputs.hints, whole)
+        return outcome, digest_of(plan_lines(outcome.result))
+
+    def _tried(self, inputs: CycleInputs) -> CycleInputs:
+        """The inputs of the last attempt, which may have run without some objects."""
+        return replace(inputs, cluster=self._quarantine.view or inputs.cluster)
 
     async def _in_thread(self, work: Callable[[], Done]) -> Done:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -137,6 +137,7 @@ class StatusReporter:
             bound=bound,
             pipelined=pipelined,
             evicted=evicted,
+            plan=decided.plan,
         )
 
     def planned(self, plan: Plan, cluster: Cluster) -> None:

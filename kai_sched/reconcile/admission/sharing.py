@@ -27,6 +27,10 @@ from kai_sched.reconcile.admission.types import AdmissionRequest, AdmissionSetti
 
 Container = Mapping[str, Any]
 ALLOWED_DEVICES = ("void", "none")
+SHARING_OFF = (
+    "GPU sharing is off unless the Config kai-config turns it on (spec.global.gpuSharing): turn it on there, or ask "
+    "for whole GPUs"
+)
 PREFIX_MAX = 200  # characters; the longest ending of a ConfigMap's name has to fit behind it
 
 
@@ -110,7 +114,7 @@ def _faults(pod: Mapping[str, Any], settings: AdmissionSettings) -> Iterator[str
     fraction, memory = (annotations.get(key) for key in (names.GPU_FRACTION_ANNOTATION, names.GPU_MEMORY_ANNOTATION))
     is_part = fraction is not None or memory is not None
     if is_part and not settings.gpu_sharing:
-        yield "GPU sharing is disabled: ask for whole GPUs, or have GPU sharing switched on in the Config kai-config"
+        yield SHARING_OFF
     if annotations.get(names.MPS_ANNOTATION) == "true" and not is_part:
         yield (
             f"annotation {names.MPS_ANNOTATION}: MPS is for parts of GPUs only: add {names.GPU_FRACTION_ANNOTATION} "

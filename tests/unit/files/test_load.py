@@ -113,7 +113,7 @@ class TestPlainObjects:
         cluster = case.store.cluster()
         assert (list(cluster.queues), list(cluster.nodes)) == (["a"], ["n"])
         assert (case.path, case.is_scenario, case.now_ns, case.cycles) == (first, False, None, 1)
-        assert case.config == Config()
+        assert case.config == Config(gpu_sharing=False)
 
     def test_lists_of_every_form(self, write: Write) -> None:
         bare = {"metadata": {"name": "x"}}

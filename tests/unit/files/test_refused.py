@@ -165,14 +165,23 @@ class TestAdmission:
     def test_pods_and_pods_of_workloads_are_refused_with_the_text_of_the_webhook(
         self, write: Write, annotations: dict[str, str], words: str
     ) -> None:
-        (line,) = lines(write, pod(annotations=annotations))
+        shared = thing("Config", "kai-config", {"global": {"gpuSharing": True}})
+        (line,) = lines(write, pod(annotations=annotations), shared)
         assert line.startswith("error: document 2: Pod ml/p: annotation ")
         assert words in line
         template = {"metadata": {"annotations": annotations}, **TEMPLATE}
         groups = [{"groupName": "w", "replicas": 3, "template": template}]
-        (line,) = [each for each in lines(write, ray(workerGroupSpecs=groups)) if each.startswith("error: ")]
+        found = lines(write, ray(workerGroupSpecs=groups), shared)
+        (line,) = [each for each in found if each.startswith("error: ")]
         assert line.startswith("error: document 2: Pod ml/train-w-worker-")
         assert words in line
+
+    @pytest.mark.parametrize("config", [[], [thing("Config", "kai-config")]])
+    def test_parts_of_gpus_are_refused_while_sharing_is_off(self, write: Write, config: list[dict[str, Any]]) -> None:
+        (line,) = lines(write, pod(annotations={"gpu-fraction": "0.5"}), *config)
+        off = "GPU sharing is off unless the Config kai-config turns it on (spec.global.gpuSharing)"
+        assert line.startswith(f"error: document 2: Pod ml/p: {off}: ")
+        assert lines(write, pod(annotations={"gpu-fraction": "0.5"}, uid="u"), *config) == []
 
     def test_a_pod_from_a_cluster_is_there_already(self, write: Write) -> None:
         found = lines(write, pod(annotations={"gpu-fraction": "1.5"}, uid="u"))
@@ -196,7 +205,7 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("spec", "on"),
         [
-            (None, True),
+            (None, False),
             ({}, False),
             ({"global": {"gpuSharing": True}}, True),
             ({"global": {"gpuSharing": False}}, False),
@@ -205,7 +214,7 @@ class TestSettings:
     def test_pods_share_gpus_as_the_config_of_the_input_says(
         self, write: Write, spec: dict[str, Any] | None, on: bool
     ) -> None:
-        """As live; without a Config nothing is known, and they may."""
+        """As live: somebody has to turn it on."""
         config = [] if spec is None else [thing("Config", "kai-config", spec)]
         (case,) = load([write("in.json", queue("team"), *config)]).cases
         assert case.config.gpu_sharing == on

@@ -26,7 +26,7 @@ class TestSettings:
     def test_of_several_shards_none_is_guessed(self, write: Write) -> None:
         shards = [thing("SchedulingShard", name, {"partitionLabelValue": name}) for name in "xy"]
         loaded = load([write("all.json", queue("a"), *shards)])
-        assert loaded.cases[0].config == Config()
+        assert loaded.cases[0].config == Config(gpu_sharing=False)
         assert len(told(loaded)) == 1
         assert "choose with --config" in told(loaded)[0]
 
@@ -42,7 +42,7 @@ class TestSettings:
         config = write("config.yaml", "actions: allocate\ntiers:\n- plugins:\n  - name: predicates\n")
         scenario = thing("Scenario", "s", {"actions": ["reclaim"], "objects": [queue("a")]})
         plain, other = clean(write("q.json", queue("a")), write("s.json", scenario), config=config)
-        assert plain.config == Config(actions=("allocate",), plugins={"predicates": {}})
+        assert plain.config == Config(actions=("allocate",), plugins={"predicates": {}}, gpu_sharing=False)
         assert (other.actions, other.config.staleness_grace_s) == (("allocate",), 0)
 
     def test_a_shard_as_config_file(self, write: Write) -> None:

@@ -47,7 +47,7 @@ def test_other_encodings(tmp_path: Path, encoding: str, text: str) -> None:
         (gzip.compress(TEAM.encode() * 100, mtime=0)[:-20], "not a complete gzip file: write it again"),
         (b"\x1f\x8bnothing", "not a complete gzip file"),
         (gzip.compress(b"\xff", mtime=0), "not UTF-8 text"),
-        (b"PK\x03\x04....", "a ZIP archive, which is not read: unpack it"),
+        (b"PK\x03\x04....", "not a complete ZIP archive: get the snapshot again"),
         (b"\x28\xb5\x2f\xfd....", "compressed by zstd"),
         (b"\xff\xfea", "not UTF-16 text"),
         (b"\xff\xfe\x00\xd8", "not UTF-16 text"),

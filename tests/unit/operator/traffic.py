@@ -29,6 +29,7 @@ from kai_sched.cluster.paths import GROUPS
 from kai_sched.model.read.kinds import POD, POD_GROUP, QUEUE, Kind
 from kai_sched.operator.app import Base, build_intake, connect
 from kai_sched.operator.clock import Clock
+from kai_sched.operator.cycle.recorder import CycleRecorder
 from kai_sched.operator.http.pages import Pages
 from kai_sched.operator.http.webhook_service import WebhookService
 from kai_sched.operator.intake.live_settings import LiveSettings
@@ -192,8 +193,19 @@ class Traffic:
         lease: Any = Lease()
         self.pages = Pages(Metrics("kai", clock.monotonic), lambda: (True, "us"))
         webhooks, rng = WebhookService(options, api, settings), random.Random(1)
+        recorder = CycleRecorder(Path("unused"), clock.monotonic, time.time)
         self.base = Base(
-            options, settings, api, lease, self.pages, webhooks, "kai-scheduler/us", clock, rng, asyncio.Event()
+            options,
+            settings,
+            api,
+            lease,
+            self.pages,
+            webhooks,
+            "kai-scheduler/us",
+            recorder,
+            clock,
+            rng,
+            asyncio.Event(),
         )
         self.intake = build_intake(self.base)
         self.operator = connect(self.base, self.intake)

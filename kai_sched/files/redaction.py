@@ -1,0 +1,81 @@
+"""What leaves a cluster in a dump or a snapshot archive, and what stays: Secrets, values of environment variables,
+commands and contents of ConfigMaps are taken out; whatever decides is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Manifest = Mapping[str, Any]
+
+SECRET = ("v1", "Secret")
+CONFIG_MAP = ("v1", "ConfigMap")
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+# Fields that no decision needs, wherever they stand, and in which passwords and tokens are found.
+_LISTS = frozenset({"command", "args"})
+_MAPPINGS = frozenset({"livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "gcsFaultToleranceOptions"})
+_TEXTS = frozenset({"entrypoint", "runtimeEnv", "runtimeEnvYAML", "serveConfigV2", "redis-password"})
+# Their keys are names that people chose.
+_NAMED = frozenset({"labels", "annotations", "matchLabels", "nodeSelector", "data"})
+_DROPPED: Mapping[type, frozenset[str]] = {list: _LISTS, dict: _MAPPINGS, str: _TEXTS}
+
+
+def redacted(manifest: Manifest, kinds_config_map: str = "") -> dict[str, Any] | None:
+    """The object without what is nobody's business; None for a Secret. ``manifest`` is not changed.
+
+    Parameters
+    ----------
+    manifest
+        The object with its apiVersion and kind.
+    kinds_config_map
+        The ConfigMap ("namespace/name") with settings for kinds of workloads, which keeps its data.
+    """
+    kind = (manifest.get("apiVersion"), manifest.get("kind"))
+    if kind == SECRET:
+        return None
+    found = _mapping(manifest)
+    meta = found.get("metadata")
+    if isinstance(meta, dict):
+        meta.pop("managedFields", None)
+    if kind == CONFIG_MAP:
+        named = meta if isinstance(meta, dict) else {}
+        if f"{named.get('namespace')}/{named.get('name')}" != kinds_config_map:
+            found.pop("data", None)
+        found.pop("binaryData", None)
+    return found
+
+
+def _mapping(given: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        if key in _DROPPED.get(type(value), ()):
+            continue
+        if key in _NAMED and isinstance(value, Mapping):
+            found[key] = {name: text for name, text in value.items() if name != LAST_APPLIED}
+            continue
+        if key == "env" and isinstance(value, list):
+            value = [each for each in map(_variable, value) if each]
+        elif key == "envFrom" and isinstance(value, list):
+            value = [
+                {"configMapRef": each["configMapRef"]}
+                for each in value
+                if isinstance(each, Mapping) and each.get("configMapRef")
+            ]
+        found[key] = _value(value)
+    return found
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _mapping(value)
+    return [_value(each) for each in value] if isinstance(value, list) else value
+
+
+def _variable(variable: Any) -> dict[str, Any]:
+    """A variable of a ConfigMap, which has to be there before the pod gets a node; {} for any other."""
+    source = variable.get("valueFrom") if isinstance(variable, Mapping) else None
+    reference = source.get("configMapKeyRef") if isinstance(source, Mapping) else None
+    if not reference:
+        return {}
+    return {"name": variable.get("name"), "valueFrom": {"configMapKeyRef": reference}}
