@@ -31,6 +31,11 @@ Kubeconfig = Annotated[
 ]
 Context = Annotated[str | None, typer.Option(metavar="NAME", help="A context of the kubeconfig.")]
 Namespace = Annotated[str, typer.Option(metavar="NAME", help="Namespace of the lease and of the certificate.")]
+# Of `kai-sched version` and `doctor`.
+FactsOutput = Annotated[
+    str, typer.Option("--output", "-o", parser=one_of("text", "json"), metavar="text|json", help="What to print.")
+]
+SystemNamespace = Annotated[str, typer.Option(metavar="NAME", help="Where the scheduler is installed.")]
 SchedulerName = Annotated[str, typer.Option(metavar="NAME", help="The schedulerName of the pods to schedule.")]
 Shard = Annotated[str, typer.Option(metavar="NAME", help="The SchedulingShard to serve.")]
 PartitionLabelValue = Annotated[
