@@ -43,6 +43,11 @@ Cluster = Annotated[
     bool, typer.Option("--cluster", help="Read a running cluster (get and list), beside the files if there are any.")
 ]
 Namespace = Annotated[str, typer.Option(metavar="NAME", help="Namespace of the lease and of the certificate.")]
+# Of `kai-sched version` and `doctor`.
+FactsOutput = Annotated[
+    str, typer.Option("--output", "-o", parser=one_of("text", "json"), metavar="text|json", help="What to print.")
+]
+SystemNamespace = Annotated[str, typer.Option(metavar="NAME", help="Where the scheduler is installed.")]
 SchedulerName = Annotated[str, typer.Option(metavar="NAME", help="The schedulerName of the pods to schedule.")]
 Shard = Annotated[str, typer.Option(metavar="NAME", help="The SchedulingShard to serve.")]
 PartitionLabelValue = Annotated[

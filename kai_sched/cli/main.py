@@ -1,5 +1,4 @@
-"""The commands of the command line (``simulate``, ``run``, ``dump``, ``replay`` and smaller ones), the defaults of
-their flags, and the options of ``simulate``.
+"""The commands of the command line, the defaults of their flags, and under which names the program is called.
 
 A command imports what it needs when it runs, so that printing the help is fast.
 """
@@ -15,9 +14,12 @@ import typer
 
 from kai_sched import __version__
 from kai_sched.cli import flags
+from kai_sched.cli.completion import answer_shell, is_completion
 
 MOST_CYCLES = 10_000
 OUTPUTS = ("table", "wide", "json", "yaml")
+SHELLS = ("bash", "zsh", "fish")
+KUBECTL_PLUGIN = "kubectl-kai"
 SOLVERS = ("auto", "compiled", "interpreted")
 
 app = typer.Typer(
@@ -39,16 +41,55 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
     pass
 
 
 @app.command()
-def version() -> None:
-    """Print the version."""
-    typer.echo(__version__)
+def version(output: flags.FactsOutput = "text") -> None:
+    """Print the version; as JSON with those of Python, numba, numpy and llvmlite, the CPU and the kernel cache."""
+    if output == "text":
+        typer.echo(__version__)
+        return
+    import json
+
+    from kai_sched.cli.version import facts
+
+    typer.echo(json.dumps(facts().to_dict(), indent=2))
+
+
+@app.command()
+def doctor(
+    kubeconfig: flags.Kubeconfig = None,
+    context: flags.Context = None,
+    namespace: flags.SystemNamespace = "kai-scheduler",
+    output: flags.FactsOutput = "text",
+) -> None:
+    """Check this installation, and what the API server has of kai-sched, where one answers.
+
+    Prints a line for each check: ok, warning or error, what was looked at, and the remedy. Exit status: 0, or 1 where
+    something is an error.
+    """
+    from kai_sched.cli.doctor import doctor
+
+    raise typer.Exit(doctor(kubeconfig, context, namespace, output))
+
+
+@app.command()
+def completion(
+    shell: Annotated[str, typer.Argument(metavar="|".join(SHELLS), parser=flags.one_of(*SHELLS), help="The shell.")],
+) -> None:
+    """Print a script that completes commands, options, and names in files, for a shell.
+
+    bash: source <(kai-sched completion bash). zsh: kai-sched completion zsh > "${fpath[1]}/_kai-sched".
+    fish: kai-sched completion fish > ~/.config/fish/completions/kai-sched.fish. kubectl completes "kubectl kai" itself.
+    """
+    from kai_sched.cli.shell_scripts import SCRIPTS
+
+    typer.echo(SCRIPTS[shell], nl=False)
 
 
 @app.command()
@@ -244,12 +285,21 @@ def _print_warning(message: Warning | str, *_: object) -> None:
     print(f"warning: {message}", file=sys.stderr)
 
 
+def _run() -> None:
+    """Run the command, under the name that the program was called by."""
+    program = os.path.basename(sys.argv[0])
+    if is_completion(program, sys.argv[1:]):
+        typer.echo(answer_shell(program, sys.argv[1:], typer.main.get_command(app)), nl=False)
+        return
+    app(prog_name="kubectl kai" if program == KUBECTL_PLUGIN else None)
+
+
 def main() -> None:
     """Run the command. If the reader of its output goes away, exit with status 1 and without a message."""
     warnings.showwarning = _print_warning  # type: ignore[assignment]
     try:
         try:
-            app()
+            _run()
         finally:
             sys.stdout.flush()
     except OSError as error:

@@ -45,7 +45,10 @@ def test_help_imports_nothing_heavy() -> None:
 def test_help_names_every_command_and_option() -> None:
     top = run("--help")
     assert top.returncode == 0
-    assert all(f"\n  {name} " in top.stdout for name in ("reserve", "simulate", "version", "warmup"))
+    assert all(
+        f"\n  {name} " in top.stdout for name in ("completion", "doctor", "reserve", "simulate", "version", "warmup")
+    )
+    assert "--install-completion" not in top.stdout
     options = run("simulate", "--help").stdout
     assert all(
         f"--{name}" in options for name in ("actions", "cycles", "now", "config", "output", "solver", "scheduler-name")
@@ -73,7 +76,7 @@ def test_choices_may_be_written_in_any_case(output: str) -> None:
 
 
 def test_version() -> None:
-    assert run("version").stdout == run("--version").stdout == f"{kai_sched.__version__}\n"
+    assert {run(word).stdout for word in ("version", "--version", "-V")} == {f"{kai_sched.__version__}\n"}
 
 
 def test_a_command_without_files_says_what_is_missing() -> None:

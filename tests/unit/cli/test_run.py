@@ -42,6 +42,15 @@ def test_an_address_that_is_taken(taken: str, tmp_path: Path, capsys: pytest.Cap
     ]
 
 
+def test_an_address_of_the_webhooks_that_is_taken(
+    taken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(KUBECONFIG)
+    (line,) = lines(capsys, RunOptions(kubeconfig=str(config), listen_address="", webhook_address=taken))
+    assert line.startswith(f"error: --webhook-address: cannot listen on {taken}: address already in use: stop ")
+
+
 def test_it_does_not_hide_a_bad_kubeconfig(taken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missing = str(tmp_path / "missing")
     first, second = lines(capsys, RunOptions(kubeconfig=missing, listen_address=taken))

@@ -1,0 +1,82 @@
+"""``kai-sched doctor``: the checks of this installation, whether a cluster is asked as well, what is printed, and the
+exit status. The checks of the cluster are in ``cluster_checks``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kai_sched.cli.cluster_checks import check_cluster
+from kai_sched.cli.finding import Finding, Gravity
+from kai_sched.cli.version import COMPILED, INTERPRETED, Facts, facts
+from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.login import LoginFailure
+from kai_sched.report.text import plain
+
+CONNECTIONS = 8  # requests at the same time
+
+
+def doctor(kubeconfig: str | None, context: str | None, namespace: str, output: str) -> int:
+    """Print the findings; return the exit status: 1 if something is an error, else 0.
+
+    Without a cluster that answers only this installation is checked. That is an error only if one was named by
+    ``kubeconfig`` or ``context``.
+    """
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    found = [*check_installation(facts()), *asyncio.run(_ask_cluster(kubeconfig, context, namespace))]
+    failed = any(each.gravity is Gravity.ERROR for each in found)
+    if output == "json":
+        print(json.dumps({"ok": not failed, "findings": [each.to_dict() for each in found]}, indent=2))
+    else:
+        for each in found:
+            print(plain(str(each)))
+    return 1 if failed else 0
+
+
+def check_installation(known: Facts) -> list[Finding]:
+    """Versions, and the cache of compiled kernels."""
+    missing = [name for name, version in known.packages.items() if version is None]
+    if missing:
+        remedy = "install kai-sched again with what it needs"
+        versions = Finding(Gravity.ERROR, "versions", f"{', '.join(missing)} not installed", remedy)
+    else:
+        packages = ", ".join(f"{name} {version}" for name, version in known.packages.items())
+        text = f"kai-sched {known.version}, Python {known.python}, {packages}, {known.platform}, CPU {known.cpu}"
+        versions = Finding(Gravity.OK, "versions", text)
+    return [versions, _check_kernels(known)]
+
+
+def _check_kernels(known: Facts) -> Finding:
+    if known.kernels == INTERPRETED:
+        text = "interpreted, as KAI_SCHED_JIT=off is set: large clusters take long"
+        return Finding(Gravity.WARNING, "kernels", text, "unset KAI_SCHED_JIT")
+    if known.cache_folder is None:
+        return Finding(Gravity.WARNING, "kernels", known.cache_problem or "cannot be compiled")
+    where = f"{known.cache_folder} ({_megabytes(known.cache_folder)})"
+    if known.kernels == COMPILED:
+        return Finding(Gravity.OK, "kernels", f"compiled, in {where}")
+    return Finding(Gravity.WARNING, "kernels", f"not all are compiled, in {where}", "run kai-sched warmup")
+
+
+def _megabytes(folder: Path) -> str:
+    return f"{sum(file.stat().st_size for file in folder.iterdir()) / 1e6:.1f} MB"
+
+
+async def _ask_cluster(kubeconfig: str | None, context: str | None, namespace: str) -> list[Finding]:
+    named = bool(kubeconfig or context)
+    gravity = Gravity.ERROR if named else Gravity.OK
+    remedy = "check --kubeconfig and --context, and whether the API server runs" if named else ""
+    try:
+        api = await Api.connect(kubeconfig, context, CONNECTIONS)
+    except LoginFailure as failure:
+        return [Finding(gravity, "no cluster", str(failure), remedy)]
+    try:
+        return await check_cluster(api, namespace, datetime.now(UTC))
+    except ApiFailure as failure:
+        return [Finding(gravity, "no cluster", f"{api.credentials().server}: {failure}", remedy)]
+    finally:
+        await api.close()
