@@ -174,6 +174,8 @@ $(DEV): $(RUNTIME) requirements/dev.txt
 	@$(BIN)/pip install --quiet --require-hashes -r requirements/dev.txt
 	@touch $@
 
+# Bytecode, too: with PYTHONDONTWRITEBYTECODE in the environment, each start would compile 250 modules again.
 $(WARM): $(RUNTIME) $(SOLVER)
+	@$(BIN)/python -m compileall -q kai_sched
 	@$(BIN)/kai-sched warmup
 	@touch $@

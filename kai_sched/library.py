@@ -146,8 +146,9 @@ def choose(effort_s: float, n_nodes: int, solver: str, progress: Progress) -> No
         Reports that kernels are being compiled.
     """
     if solver == AUTO:
-        warm = jit.warm()
-        worth_it = effort_s > LOAD_S or n_nodes >= MANY_NODES if warm else effort_s > COMPILE_S
+        # jit.warm() comes last, as it hashes the sources of the kernels.
+        worth_loading = effort_s > LOAD_S or n_nodes >= MANY_NODES
+        worth_it = effort_s > COMPILE_S or (worth_loading and jit.warm())
         solver = COMPILED if worth_it else INTERPRETED
     if solver == INTERPRETED:
         jit.interpret()

@@ -96,7 +96,7 @@ def _hard_claims(lowered: Lowered, solution: Solution) -> frozenset[str]:
     """The groups with pending pods for which the search for devices was cut by what it took itself."""
     tasks = lowered.snapshot.tasks
     hard = solution.hard_claims[tasks.cls] & (solution.status == Status.PENDING) & (tasks.job != NULL)
-    return frozenset(lowered.groups[j].key for j in np.unique(tasks.job[hard]))
+    return frozenset(lowered.groups[j].key for j in tasks.job[hard].tolist())
 
 
 def _leaving(lowered: Lowered, solution: Solution) -> dict[str, tuple[str, ...]]:

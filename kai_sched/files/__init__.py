@@ -2,7 +2,7 @@
 
 ``load`` is the entry. ``sources`` reads and unpacks files, ``yaml_input`` and ``json_input`` decode them within bounds,
 ``items`` and ``objects`` sort their objects, ``strict`` and ``field_names`` refuse what a cluster would refuse,
-``admission`` asks the webhooks' rules. ``workloads`` with ``controllers`` makes the pods that the controllers of
-workloads would make, ``grouping`` gives them groups, ``claim_templates`` and ``ephemeral_claims`` make their claims.
-``scenario`` reads scenario files, ``settings`` the configuration.
+``admission`` asks the webhooks' rules. Where ``expanded`` finds workloads, ``workloads`` with ``controllers`` makes the
+pods that their controllers would make, ``grouping`` gives them groups, ``claim_templates`` and ``ephemeral_claims``
+make their claims. ``scenario`` reads scenario files, ``settings`` the configuration.
 """

@@ -18,7 +18,7 @@ from kai_sched.model.field_errors import FieldError, decode_part
 from kai_sched.model.keys import split_key
 from kai_sched.model.priorities import SHIPPED_CLASSES
 from kai_sched.model.problems import Problem
-from kai_sched.model.read.kinds import POD, POD_GROUP
+from kai_sched.model.read.kinds import POD_GROUP
 from kai_sched.model.read.meta import DEFAULT_NAMESPACE, namespace_of
 from kai_sched.reconcile.grouping.draft import group_name
 from kai_sched.reconcile.grouping.manifest import Grouping, QueueChoice, merged, pod_patch
@@ -32,16 +32,6 @@ CONFIG_MAP = ("v1", "ConfigMap")
 
 _pod = msgspec.json.Decoder(core.WirePod)
 _data = msgspec.json.Decoder(dict[str, Any])
-
-
-def may_lack_group(item: Item, scheduler_name: str) -> bool:
-    """Whether the item may be a pod without a group. A cheap check of the raw text, as there may be many pods."""
-    if item.kind != POD:
-        return False
-    raw = bytes(item.raw)  # of lists, it is a view
-    if scheduler_name.encode() not in raw or names.POD_GROUP_ANNOTATION.encode() in raw:
-        return False
-    return b"ownerReferences" in raw or names.SPARK_SELECTOR_LABEL.encode() in raw
 
 
 class InputGrouper:

@@ -12,13 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from kai_sched.files.admission import admission_problems
 from kai_sched.files.claim_templates import with_claims
 from kai_sched.files.dump_info import DumpInfo
 from kai_sched.files.ephemeral_claims import with_ephemeral_claims
 from kai_sched.files.errors import BrokenInput
+from kai_sched.files.expanded import Expanded, SuspendedWorkload, has_work
 from kai_sched.files.input_time import TimeSource, newest_time_ns
 from kai_sched.files.items import Item, problem_in, read_items, unfold, warner
 from kai_sched.files.reading import read_with_faults
@@ -26,7 +27,6 @@ from kai_sched.files.scenario import SCENARIO, read_scenario, unplaced
 from kai_sched.files.settings import Overlay, cluster_config, read_overlay
 from kai_sched.files.sources import FilePosition, read_bytes
 from kai_sched.files.strict import name_problems
-from kai_sched.files.workloads import Expanded, SuspendedWorkload, expand_workloads
 from kai_sched.model.checks import QUEUE_FIELD, limited, problems_of
 from kai_sched.model.config import Config
 from kai_sched.model.field_errors import FieldError, shown
@@ -35,8 +35,10 @@ from kai_sched.model.problems import Problem
 from kai_sched.model.read.kinds import KINDS, OPERATOR_CONFIG, POD, SHARD, VERSIONS, Kind, Reader, check_unread
 from kai_sched.model.store import Store
 from kai_sched.reconcile.admission.review import AdmissionSettings
-from kai_sched.reconcile.grouping.manifest import QueueChoice
 from kai_sched.telemetry.pace import Pace
+
+if TYPE_CHECKING:
+    from kai_sched.reconcile.grouping.manifest import QueueChoice
 
 CLUSTER_NAME = "cluster"
 ITEMS_BETWEEN_REPORTS = 1000
@@ -168,7 +170,7 @@ def _load(
             case, items = _scenario(place, overlay, problems)
         else:
             case, items = _cluster(plain, dumps, overlay, problems), plain
-        expanded = expand_workloads(items, case.config, problems)
+        expanded = _expand(items, case.config, problems)
         expanded = replace(expanded, items=with_ephemeral_claims(with_claims(expanded.items, problems)))
         if not place:
             problems.extend(name_problems(plain, case.config.queue_label))
@@ -243,6 +245,15 @@ def _scenario(item: Item, overlay: Overlay, problems: list[Problem]) -> tuple[Si
         keeps_terminating=scenario.keeps_terminating,
     )
     return case, items
+
+
+def _expand(items: Sequence[Item], config: Config, problems: list[Problem]) -> Expanded:
+    """What controllers and groupers would make of the items; they are imported only if there is work for them."""
+    if not has_work(items, config.scheduler_name):
+        return Expanded(list(items))
+    from kai_sched.files.workloads import expand_workloads
+
+    return expand_workloads(items, config, problems)
 
 
 def _read(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from kai_sched.files import json_input, yaml_input
+from kai_sched.files import json_input
 from kai_sched.files.errors import BrokenInput
 from kai_sched.files.snapshot_archive import ZIP, unpack
 from kai_sched.model.problems import Problem
@@ -143,6 +143,8 @@ def documents(path: str, data: bytes, pace: Pace) -> Iterator[bytes | memoryview
             # A YAML file may begin with a brace as well, so only a name that says JSON makes this final.
             if is_json or not _is_yaml(data):
                 raise
+    from kai_sched.files import yaml_input  # not for inputs of JSON only, as most dumps of clusters are
+
     size = f"{len(data) / 1e6:,.0f} MB"
     if len(data) > LARGE_YAML_BYTES:
         pace.say(f"reading {FilePosition(path)}: {size} of YAML; `kubectl get ... -o json` is read many times faster")
@@ -152,6 +154,8 @@ def documents(path: str, data: bytes, pace: Pace) -> Iterator[bytes | memoryview
 
 
 def _is_yaml(data: bytes) -> bool:
+    from kai_sched.files import yaml_input
+
     try:
         for _ in yaml_input.documents(data, lambda _: None):
             pass

@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 
 from kai_sched.api import core, names
-from kai_sched.files.controllers.registry import CONTROLLERS
-from kai_sched.files.controllers.workload import made_up_uid
+from kai_sched.files.controllers.kinds import WORKLOADS, made_up_uid
 from kai_sched.files.field_names import Inner, field_types
 from kai_sched.files.items import Item, problem_in
 from kai_sched.model.field_errors import QUOTED_MAX, shown
@@ -26,7 +25,7 @@ from kai_sched.model.read.kinds import KINDS, NODE, POD, Kind
 
 # From here on two names are one name and a slip, or at least similar, by the ratio of difflib.
 SAME, SIMILAR = 0.85, 0.6
-CHECKED: Mapping[Kind, str] = {kind: kind[1] for kind in [*CONTROLLERS, *sorted(KINDS)] if kind[1] in field_types()}
+CHECKED: Mapping[Kind, str] = {kind: kind[1] for kind in sorted(WORKLOADS | KINDS) if kind[1] in field_types()}
 _SERVER_FIELDS = (b"uid", b"resourceVersion", b"managedFields", b"generation")
 # Those that people set, for pods and their workloads.
 LABELS = (
@@ -108,7 +107,7 @@ def name_problems(items: Sequence[Item], queue_label: str) -> Iterator[Problem]:
     """What is wrong with the names in workloads, in pods that wait, and in other objects that people wrote."""
     for item in items:
         is_written = not is_from_cluster(item)
-        waits = item.kind in CONTROLLERS or (item.kind == POD and b'"nodeName"' not in bytes(item.raw))
+        waits = item.kind in WORKLOADS or (item.kind == POD and b'"nodeName"' not in bytes(item.raw))
         top = CHECKED.get(item.kind, "")
         if not top or not (is_written or waits):
             continue

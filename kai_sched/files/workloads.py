@@ -7,14 +7,15 @@ cluster, where its controller has made its pods.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
 from kai_sched.api import core
+from kai_sched.files.controllers.kinds import made_up_uid
 from kai_sched.files.controllers.registry import CONTROLLERS
-from kai_sched.files.controllers.workload import Workload, made_up_uid
-from kai_sched.files.grouping import PRIORITY_CLASS, InputGrouper, may_lack_group
+from kai_sched.files.controllers.workload import Workload
+from kai_sched.files.expanded import Expanded, SuspendedWorkload, may_lack_group
+from kai_sched.files.grouping import PRIORITY_CLASS, InputGrouper
 from kai_sched.files.items import Item, problem_in
 from kai_sched.files.objects import Key, Objects, meta_of
 from kai_sched.model.config import Config
@@ -24,7 +25,6 @@ from kai_sched.model.problems import Problem
 from kai_sched.model.read.kinds import POD, VOLUME_CLAIM
 from kai_sched.model.read.meta import identity, namespace_of, time_ns
 from kai_sched.model.times import format_time
-from kai_sched.reconcile.grouping.manifest import QueueChoice
 from kai_sched.reconcile.grouping.owners import ObjectReference, Owner, read_owner
 from kai_sched.reconcile.grouping.workload_errors import GroupingError
 
@@ -61,33 +61,10 @@ class _Scheduled(core.Wire):
 _scheduler = msgspec.json.Decoder(_Scheduled)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SuspendedWorkload:
-    """A workload that has no pods, as it is suspended; by Kueue where it waits in one of its queues."""
-
-    kind: str
-    namespace: str
-    name: str
-    by_kueue: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Expanded:
-    """The items with pods and groups instead of workloads; by subject of a group, what names its queue; and the
-    workloads that are suspended, by kind and name.
-    """
-
-    items: list[Item]
-    queues: Mapping[str, QueueChoice] = field(default_factory=dict)
-    suspended: tuple[SuspendedWorkload, ...] = ()
-
-
 def expand_workloads(items: Sequence[Item], config: Config, problems: list[Problem]) -> Expanded:
     """Make the objects that controllers would make, and group pods without a group. Errors become problems."""
     work = [item for item in items if item.kind in CONTROLLERS]
     ungrouped = [item for item in items if may_lack_group(item, config.scheduler_name)]
-    if not work and not ungrouped:
-        return Expanded(list(items))
     objects = Objects(items, config)
     grouper = InputGrouper(objects, items, config, problems)
     maker = _Maker(objects, config, problems)

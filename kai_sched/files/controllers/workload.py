@@ -1,4 +1,4 @@
-"""What all simulated controllers share: made-up uids, children with an owner reference, and pods from a template."""
+"""What all simulated controllers share: children with an owner reference, and pods from a template."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kai_sched.files.controllers.kinds import made_up_uid
 from kai_sched.reconcile.grouping.fields import Fields
 from kai_sched.reconcile.grouping.owners import ObjectReference, Owner
 
@@ -13,11 +14,6 @@ Manifest = dict[str, Any]
 Texts = Mapping[str, str]
 
 _NONE: Texts = {}
-
-
-def made_up_uid(kind: str) -> str:
-    """A uid for an object that does not come from an API server. It is part of its group's name, so it is short."""
-    return kind.lower()
 
 
 @dataclass(frozen=True, slots=True)

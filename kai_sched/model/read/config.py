@@ -1,5 +1,7 @@
 """Reads which settings the config file, SchedulingShard and Config objects change: plugins, actions, placement and
 flags (API 1.6, 1.7, 10.1).
+
+Each function imports the models that it reads: most inputs have no such object, and many models take long to define.
 """
 
 from __future__ import annotations
@@ -7,18 +9,20 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kai_sched.api import config as operator
-from kai_sched.api import scheduler_file, shard
 from kai_sched.api.custom import INT32_MAX
 from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS, SATURATION, VICTIMS, Config
 from kai_sched.model.field_errors import QUOTED_MAX, FieldError, Warn, shown
 from kai_sched.model.read.custom import parse_part
 from kai_sched.model.read.sharing_settings import with_memory_reserve, with_sharing
 from kai_sched.model.times import parse_duration
+
+if TYPE_CHECKING:
+    from kai_sched.api import config as operator
+    from kai_sched.api import shard
 
 SPREAD = "spread"
 BINPACK = "binpack"
@@ -65,7 +69,9 @@ _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 def config_from_file(document: Mapping[str, Any], base: Config, warn: Warn) -> Config:
     """``base`` changed as a scheduler config file says. ``document`` is the file, decoded. Raises FieldError."""
-    file = parse_part(scheduler_file.SchedulerFile, msgspec.json.encode(document), "", warn)
+    from kai_sched.api.scheduler_file import SchedulerFile
+
+    file = parse_part(SchedulerFile, msgspec.json.encode(document), "", warn)
     config = base
     if file.actions is not None:
         config = replace(config, actions=parse_actions(file.actions, "actions"))
@@ -150,7 +156,9 @@ def _text(value: object) -> str:
 
 def config_from_operator(raw: bytes, base: Config, warn: Warn) -> Config:
     """``base`` with what kai-config sets for all components; ``raw`` is its spec. Raises FieldError."""
-    spec = parse_part(operator.ConfigSpec, raw, "spec", warn)
+    from kai_sched.api.config import ConfigSpec
+
+    spec = parse_part(ConfigSpec, raw, "spec", warn)
     shared = spec.global_settings
     if shared is not None:
         base = replace(
@@ -175,7 +183,9 @@ def _with_grouper(args: operator.PodGrouperArgs, base: Config) -> Config:
 
 def config_from_shard(raw: bytes, base: Config, warn: Warn) -> Config:
     """``base`` changed as a SchedulingShard says; ``raw`` is its spec. Raises FieldError."""
-    spec = parse_part(shard.ShardSpec, raw, "spec", warn)
+    from kai_sched.api.shard import ShardSpec
+
+    spec = parse_part(ShardSpec, raw, "spec", warn)
     strategy = spec.placement_strategy
     gpu = (strategy.gpu if strategy else None) or BINPACK
     cpu = (strategy.cpu if strategy else None) or BINPACK

@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from kai_sched.api import bindrequest, core, dra, names, podgroup, queue
+from kai_sched.api import core, dra, names, podgroup, queue
 from kai_sched.api.custom import INT32_MAX, NAME_LENGTH, Model
 from kai_sched.api.podgroup import SUB_GROUP_DEPTH_MAX
 from kai_sched.api.queue import SHARE_MAX
@@ -32,6 +32,9 @@ from kai_sched.model.read.claims import read_allocation
 from kai_sched.model.read.meta import duration_s, identity, namespace_of, time_ns
 from kai_sched.model.sub_groups import survey
 from kai_sched.model.times import parse_time
+
+if TYPE_CHECKING:
+    from kai_sched.api.bindrequest import BindRequestSpec
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
@@ -235,10 +238,12 @@ def _topology(wire: podgroup.TopologyConstraintSpec | None) -> TopologyConstrain
 
 def read_bind_request(wire: core.CustomObject, warn: Warn) -> BindRequest:
     """Raises FieldError where it names no pod or no node."""
+    from kai_sched.api.bindrequest import BindRequestSpec, BindRequestStatus  # few clusters have such objects
+
     meta = wire.metadata or core.Meta()
     name = identity(meta)
-    spec = parse_part(bindrequest.BindRequestSpec, bytes(wire.spec), "spec", warn)
-    status = parse_part(bindrequest.BindRequestStatus, bytes(wire.status), "status", warn)
+    spec = parse_part(BindRequestSpec, bytes(wire.spec), "spec", warn)
+    status = parse_part(BindRequestStatus, bytes(wire.status), "status", warn)
     if not spec.pod_name:
         raise FieldError("spec.podName", "missing: name the pod that is to be bound")
     if not spec.selected_node:
@@ -255,7 +260,7 @@ def read_bind_request(wire: core.CustomObject, warn: Warn) -> BindRequest:
     )
 
 
-def _claim_allocations(spec: bindrequest.BindRequestSpec) -> Iterator[tuple[str, Allocation]]:
+def _claim_allocations(spec: BindRequestSpec) -> Iterator[tuple[str, Allocation]]:
     listed = [
         (each.name or "", each.allocation, f"spec.resourceClaimAllocations[{i}].allocation")
         for i, each in enumerate(spec.resource_claim_allocations or ())

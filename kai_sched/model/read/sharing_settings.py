@@ -6,14 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kai_sched.api import config as operator
 from kai_sched.api.legal import is_label, is_label_value, is_subdomain
-from kai_sched.api.sharing import GpuMemoryReserve
 from kai_sched.model.config import Config, ReservationSettings, ScalingSettings
 from kai_sched.model.field_errors import FieldError, Warn, shown
 from kai_sched.model.resources import GPU_NAMES, MIG_PREFIX, QuantityError, parse_quantity
+
+if TYPE_CHECKING:  # else imported where they are made: see model.read.config
+    from kai_sched.api import config as operator
+    from kai_sched.api.sharing import GpuMemoryReserve
 
 MIB = 2**20
 RESERVATION = "spec.binder.resourceReservation"
@@ -75,6 +77,8 @@ def _mib(amount: str | float, field: str) -> int:
 
 def read_reservation(spec: operator.ConfigSpec, base: ReservationSettings, warn: Warn) -> ReservationSettings:
     """``base`` with what kai-config says about reservation pods. Raises FieldError."""
+    from kai_sched.api import config as operator
+
     binder = spec.binder or operator.BinderComponent.model_construct()
     wire = binder.resource_reservation or operator.ResourceReservation.model_construct()
     shared = spec.global_settings or operator.GlobalSettings.model_construct()
@@ -116,6 +120,8 @@ def _name(text: str | None, field: str, is_legal: Callable[[str], bool], default
 
 def read_scaling(spec: operator.ConfigSpec, base: ScalingSettings) -> ScalingSettings:
     """``base`` with what kai-config says about scaling pods, which are off unless it says so. Raises FieldError."""
+    from kai_sched.api import config as operator
+
     adjuster = spec.node_scale_adjuster
     service, wire = (adjuster.service, adjuster.args) if adjuster else (None, None)
     wire = wire or operator.NodeScaleAdjusterArgs.model_construct()

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kai_sched.api import names
-from kai_sched.api.config import AdmissionComponent, ConfigSpec
 from kai_sched.api.custom import NAME_LENGTH
 from kai_sched.model.config import Config, ReservationSettings
 from kai_sched.model.field_errors import shown
@@ -42,6 +41,8 @@ class AdmissionSettings:
 
 def admission_from_operator(raw: bytes) -> AdmissionSettings:
     """As the ``spec`` of the object kai-config says, which has been found readable (API 1.6)."""
+    from kai_sched.api.config import AdmissionComponent, ConfigSpec  # many models: only if there is such an object
+
     spec = ConfigSpec.model_validate_json(raw)
     admission, plugins = spec.admission, (spec.binder.plugins if spec.binder else None) or {}
     if admission is None:

@@ -7,6 +7,7 @@ import random
 import msgspec
 import pytest
 
+from kai_sched.files.controllers.kinds import WORKLOADS
 from kai_sched.files.controllers.registry import CONTROLLERS
 from kai_sched.files.load import load
 from kai_sched.model.config import Config
@@ -146,6 +147,10 @@ def test_pods_that_controllers_would_make(kind: str, spec: Thing, groups: list[s
 
 def test_every_controller_has_a_case() -> None:
     assert CONTROLLERS.keys() - {tuple(kind.split(" ")) for kind, _, _ in MADE} == set()
+
+
+def test_the_kinds_are_those_that_have_a_controller() -> None:
+    assert set(CONTROLLERS) == WORKLOADS
 
 
 STEPS: list[tuple[Thing, list[str], dict[str, str]]] = [
