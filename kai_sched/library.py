@@ -106,6 +106,15 @@ def answer(questions: Sequence[SelectorQuestion]) -> SelectorAnswers | None:
     return evaluator().answer(questions)
 
 
+def decide(
+    cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: SchedulingHints = NO_HINTS
+) -> CycleResult:
+    """A cycle for which selectors of devices are evaluated; the solver has been chosen (``answers.trial.Decide``)."""
+    from kai_sched.cycle.run import run_cycle as run
+
+    return run(with_answers(cluster), config, now_ns, cache, hints=hints, answer=answer)
+
+
 def selector_warnings(cluster: Cluster) -> list[Problem]:
     """The selectors of device classes and taint rules that can be used for no device."""
     classes, rules = cluster.device_classes, cluster.device_taint_rules

@@ -51,7 +51,7 @@ class SetQueue:
         if queue is None:
             raise unknown("queue", self.queue, store.all(Queue), self.flag)
         shares = {self.share: replace(getattr(queue, self.share), **{self.field: self.value})}
-        store.put(replace(queue, **shares))  # type: ignore[arg-type]
+        store.put(replace(queue, **shares))
 
     @property
     def flag(self) -> str:
@@ -70,7 +70,7 @@ class SetQueue:
 
 @dataclass(frozen=True, slots=True)
 class AddNodes:
-    """``count`` new nodes that are like the node ``like``: its capacity, labels, taints and devices; ready and empty."""
+    """``count`` new nodes like the node ``like``: with its capacity, labels, taints and devices; ready and empty."""
 
     count: int
     like: str

@@ -45,7 +45,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A workload that gets nodes: bound in this cycle (``starts``), or as soon as pods have left (``after`` says which).
+    """A workload that gets nodes: bound in this cycle (``starts``), or once pods have left (``after`` says which).
 
     ``nodes`` has the number of its pods on each.
     """

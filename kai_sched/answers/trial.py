@@ -1,4 +1,4 @@
-"""Trials: what becomes of a cluster that is changed and then left alone, cycle after cycle until nothing changes any more.
+"""Trials: what becomes of a cluster that is changed and then left alone, until no cycle changes anything any more.
 
 All trials of a cluster share one store, which is put back after each, and one cache of lowered tables: a trial costs
 what its changes and its cycles cost.

@@ -30,7 +30,7 @@ from kai_sched.model.checks import leaf_queues
 from kai_sched.model.config import Config
 from kai_sched.model.field_errors import FieldError
 from kai_sched.model.objects import UNLIMITED
-from kai_sched.model.resources import read_quantity
+from kai_sched.model.resources import parse_quantity
 from kai_sched.model.store import Cluster
 
 SET = "--set"
@@ -79,7 +79,7 @@ def _amount(value: str, share: str, field: str, text: str) -> float:
     if value in ("unlimited", "-1") and field != "weight":
         return UNLIMITED
     try:
-        found = float(value) if share == "gpu" or field == "weight" else float(read_quantity(value))
+        found = float(value) if share == "gpu" or field == "weight" else float(parse_quantity(value))
     except ValueError:
         found = -1.0
     if not 0.0 <= found < _LONGEST:

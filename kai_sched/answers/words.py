@@ -32,7 +32,8 @@ def number(value: float) -> str:
 
 def duration(seconds: float) -> str:
     """The two largest units: "2d 2h", "55m", "40s"."""
-    left, parts = int(max(0.0, seconds)), []
+    left = int(max(0.0, seconds))
+    parts: list[str] = []
     for unit, size in _STEPS:
         if left >= size or (unit == "s" and not parts):
             parts.append(f"{left // size}{unit}")

@@ -67,7 +67,7 @@ class PodCount:
 
 
 def _size(pod: Pod) -> tuple[float, str, str]:
-    """Pods with most GPUs are left out first: the workers, and not the one that leads them. Then by name, descending."""
+    """Pods with most GPUs are left out first, the workers and not the one that leads them; then the last by name."""
     gpus = -dict(pod.shape.request).get(GPU, 0.0) - (pod.shape.share.quota if pod.shape.share else 0.0)
     return gpus, pod.sub_group, "".join(chr(0x10FFFF - ord(sign)) for sign in pod.name)
 

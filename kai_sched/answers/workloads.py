@@ -1,4 +1,4 @@
-"""Groups as their users know them: by the kind and name of the workload that they wrote, and how a name is looked up."""
+"""Groups as their users know them, by the kind and name of the workload that they wrote; how a name is looked up."""
 
 from __future__ import annotations
 

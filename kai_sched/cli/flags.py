@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from kai_sched.cli.completion import complete_nodes, complete_queues, complete_workloads
+
 
 def one_of(*choices: str) -> Callable[[str], str]:
     """A parser for an option that takes one of these words, in any case. Typer's message for enums is less clear."""
@@ -31,6 +33,8 @@ def check_input(paths: list[str] | None, cluster: bool, kubeconfig: str | None, 
             raise typer.BadParameter(f"{flag} is for --cluster: add it, or leave {flag} out")
 
 
+SOLVERS = ("auto", "compiled", "interpreted")
+ANSWERS = ("text", "wide", "json", "yaml")
 LEVELS = ("debug", "info", "warning", "error")
 Kubeconfig = Annotated[
     str | None,
@@ -136,3 +140,62 @@ ServiceAccountFolder = Annotated[
     str, typer.Option(metavar="FOLDER", help="Where the token and the certificate of the service account are.")
 ]
 TerminationLog = Annotated[str, typer.Option(metavar="FILE", help="Where the reason of a failure is written.")]
+
+# Of the commands that ask about a cluster: which one, at which time, and what is changed before it is asked about.
+Config = Annotated[str | None, typer.Option(metavar="FILE", help="The scheduler's config file.")]
+Now = Annotated[
+    str | None, typer.Option(metavar="TIME", help="The time of the first cycle, RFC 3339.  [default: as the files say]")
+]
+Solver = Annotated[
+    str,
+    typer.Option(
+        parser=one_of(*SOLVERS),
+        metavar="|".join(SOLVERS),
+        help="How the solver runs; compiled is faster for large clusters, but is compiled at first use.",
+    ),
+]
+Setting = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="SETTING",
+        help="Change a queue or a workload: queue/NAME.gpu.quota=8, workload/NAME.gpus=4. May be given several times.",
+        autocompletion=complete_queues,
+    ),
+]
+NewNodes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--add-nodes", metavar="N:like=NODE", help="Add N nodes like one that exists.", autocompletion=complete_nodes
+    ),
+]
+Drained = Annotated[
+    list[str] | None,
+    typer.Option("--drain", metavar="NODE", help="Cordon a node, and evict its pods.", autocompletion=complete_nodes),
+]
+Uncordoned = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--uncordon",
+        metavar="NODE",
+        help="Let a node take pods, as if it were schedulable and ready.",
+        autocompletion=complete_nodes,
+    ),
+]
+Removed = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--remove",
+        metavar="WORKLOAD",
+        help="Take a workload away, as if it had ended.",
+        autocompletion=complete_workloads,
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--override", metavar="FILE", help="Objects that replace those of the same kind and name."),
+]
+DataOutput = Annotated[
+    str,
+    typer.Option("--output", "-o", parser=one_of(*ANSWERS), metavar="|".join(ANSWERS), help="What to print."),
+]

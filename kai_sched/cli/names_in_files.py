@@ -40,7 +40,7 @@ def read_names(paths: Sequence[str], prefix: str) -> tuple[dict[str, str], ...]:
     queues: dict[str, str] = {}
     nodes: dict[str, str] = {}
     problems: list[Problem] = []  # of the files: the command itself reports them
-    for item in read_items(list(dict.fromkeys(paths)), io.BytesIO(), Pace(None), problems):
+    for item in read_items(list(dict.fromkeys(paths)), io.BytesIO(), Pace(None), problems, [], {}):
         if item.kind not in (NODE, POD, POD_GROUP, QUEUE) and item.kind not in CONTROLLERS:
             continue
         try:

@@ -6,7 +6,7 @@ readers find out what has changed since an earlier view, at a cost that depends 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -173,6 +173,11 @@ class Store:
         """The live table of a kind, by key. It changes with the store: do not keep it or pass it to another thread."""
         found: Mapping[str, Kind] = self._tables[kind]
         return found
+
+    def everything(self) -> Iterator[Object]:
+        """All objects, kind by kind."""
+        for table in self._tables.values():
+            yield from table.values()
 
     def _note(self, kind: type[Object], key: str) -> None:
         if len(self._journal) >= 2 * JOURNAL_LENGTH:

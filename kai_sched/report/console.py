@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import TextIO
 
-from kai_sched.report.layout import Line
+from kai_sched.report.columns import Line
 
 NARROWEST = 40
 UNFOLDED = 2**20
@@ -18,6 +18,13 @@ def width_of_output(unfolded: bool = False) -> int:
     """The width to write for: that of the terminal or of the variable COLUMNS, else 80; no limit if ``unfolded``."""
     fallback = UNFOLDED if unfolded and not sys.stdout.isatty() else 80
     return max(NARROWEST, shutil.get_terminal_size((fallback, 24)).columns)
+
+
+def width_of_terminal() -> int | None:
+    """The width of the terminal, or of the variable COLUMNS; None for a pipe, which gets lines as long as they are."""
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
+        return None
+    return max(NARROWEST, shutil.get_terminal_size((80, 24)).columns)
 
 
 def colours(stream: TextIO) -> bool:

@@ -85,13 +85,13 @@ def _suggestions(answer: Explanation, width: int | None, wide: bool) -> Iterator
             flags = " ".join(change.flag for change in each.changes)
             rows.append((plain(each.text) + more, plain(costs.text), flags))
         first = max(len(text) for text, _, _ in rows)
-        fits = width is None or all(2 + first + 2 + len(costs) <= width for _, costs, _ in rows)
-        for text, costs, flags in rows:
+        fits = width is None or all(2 + first + 2 + len(paid) <= width for _, paid, _ in rows)
+        for text, paid, flags in rows:
             if fits:
-                yield [(f"  {text.ljust(first)}  ", "green"), (costs, "")]
+                yield [(f"  {text.ljust(first)}  ", "green"), (paid, "")]
             else:
                 yield [(f"  {text}", "green")]
-                yield [(f"      {costs}", "")]
+                yield [(f"      {paid}", "")]
             if wide:
                 yield [(f"      {plain(flags)}", "dim")]
     else:

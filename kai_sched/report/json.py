@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from kai_sched.answers.overview import overview
+from kai_sched.model.config import Config
 from kai_sched.model.objects import Phase
 from kai_sched.model.problems import Problem
 from kai_sched.model.store import Cluster
@@ -20,6 +22,7 @@ from kai_sched.plan.allocations import quantity, wire_allocation
 from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.receipts import freed, receipt
 from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, GroupState, PodState, QueueState
+from kai_sched.report.answers_json import API_VERSION, overview_document, reason_document
 from kai_sched.report.claims import ClaimedDevice, claimed_devices
 from kai_sched.report.devices import SharedDevice, shared_devices
 from kai_sched.report.text import finite
@@ -34,11 +37,12 @@ class Cycle:
     cluster: Cluster
     result: CycleResult
     settled: Mapping[str, PodState]
+    now_ns: int = 0
 
 
-def cycle_document(cycle: Cycle, plain: bool) -> dict[str, Any]:
-    """The cycle as plain data; ``plain`` adds shared GPUs, devices of claims, queues, groups with their counts, and
-    evictions."""
+def cycle_document(cycle: Cycle, config: Config | None) -> dict[str, Any]:
+    """The cycle as plain data. For plain clusters, which have a ``config``, also a summary, shared GPUs, devices of
+    claims, queues, groups with their counts and reasons, and evictions."""
     result, pods = cycle.result, cycle.cluster.pods
     # The solver never sees failed pods, but readers of the output expect them.
     failed = {key: {"status": "Failed", "node": pod.node} for key, pod in pods.items() if pod.phase == Phase.FAILED}
@@ -62,7 +66,11 @@ def cycle_document(cycle: Cycle, plain: bool) -> dict[str, Any]:
             if group.reason is not None
         },
     }
-    if plain:
+    if config is not None:
+        document["summary"] = overview_document(overview(cycle.cluster, result, config, cycle.now_ns))
+        document["reasons"] = {
+            key: reason_document(group.reason) for key, group in result.groups.items() if group.reason
+        }
         document["sharedGPUs"] = _devices(shared_devices(cycle.cluster, result))
         document["claimedDevices"] = _claimed(claimed_devices(cycle.cluster, result))
         document["queues"] = {queue.name: _queue(queue) for queue in result.queues}
@@ -166,7 +174,8 @@ def document(file: str, name: str, cycles: Sequence[Any], problems: Sequence[Pro
     """The document of one input. ``cycles`` are documents, encoded or not; ``problems`` is None for scenarios."""
     # A path may hold bytes that are no text.
     file = file.encode("utf-8", "backslashreplace").decode("utf-8")
-    found: dict[str, Any] = {"file": file, "name": name, "cycles": list(cycles)}
+    found: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "Simulation", "file": file, "name": name}
+    found["cycles"] = list(cycles)
     if problems is not None:
         found["problems"] = [
             {"source": item.source, "subject": item.subject, "field": item.field, "message": item.message}

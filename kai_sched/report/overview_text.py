@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kai_sched.answers.headlines import Headline
 from kai_sched.answers.overview import Overview, Placed, Running, room_text
+from kai_sched.answers.selection import names
 from kai_sched.answers.waiting import Waiting
 from kai_sched.answers.words import count, duration, number
-from kai_sched.plan.result import QUEUE_RESOURCES, QueueState
+from kai_sched.answers.workloads import Workload
+from kai_sched.model.store import Cluster
+from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, QueueState
 from kai_sched.report.columns import Cell, Line, lay_out
+from kai_sched.report.device_text import devices
 from kai_sched.report.text import plain
 
 BAR_WIDTH = 20
 _EIGHTHS = " \u258f\u258e\u258d\u258c\u258b\u258a\u2589"
 _FULL = "\u2588"
 MOST_NODES = 3
+CSV_COLUMNS = (
+    "kind",
+    "namespace",
+    "name",
+    "podGroup",
+    "queue",
+    "state",
+    "pods",
+    "gpus",
+    "code",
+    "why",
+    "waitingSeconds",
+    "nodes",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +64,17 @@ class View:
     as_of: str = ""
 
 
-def overview_lines(overview: Overview, view: View) -> Iterator[Line]:
-    """The whole overview."""
+def overview_lines(overview: Overview, view: View, cluster: Cluster, result: CycleResult) -> Iterator[Line]:
+    """The whole overview; ``cluster`` and ``result`` are of its cycle."""
     first = f"Cluster  {room_text(overview.room)}"
-    yield [(f"{first}   as of {view.as_of}" if view.as_of else first, "")]
+    yield [(f"{first}   {view.as_of}" if view.as_of else first, "")]
     sections = (
         _queues(overview, view),
         _waiting(overview, view),
         _placed(overview, view),
-        _evictions(overview, view),
+        evictions(overview, view),
         _running(overview, view) if view.everything else iter(()),
+        *(devices(cluster, result, view) if view.wide or view.everything else ()),
     )
     for section in sections:
         if lines := list(section):
@@ -166,7 +187,8 @@ def nodes_text(nodes: Sequence[tuple[str, int]], wide: bool) -> str:
     return ", ".join(names)
 
 
-def _evictions(overview: Overview, view: View) -> Iterator[Line]:
+def evictions(overview: Overview, view: View) -> Iterator[Line]:
+    """Who is evicted for whom: a headline for each, and the rule."""
     if not overview.headlines:
         return
     if view.headers:
@@ -203,3 +225,41 @@ def hidden_text(overview: Overview, everything: bool) -> str:
         names = ", ".join(plain(name) for name, _ in overview.others)
         parts.append(f"{count(pods, 'pod')} waiting for other schedulers ({names})")
     return f"Not listed: {', '.join(parts)}." if parts else ""
+
+
+def cycle_text(overview: Overview) -> str:
+    """One cycle in a line: pods that are bound, wait for a place, are evicted, and wait."""
+    bound = sum(each.pods for each in overview.placed if each.starts)
+    pipelined = sum(each.pods for each in overview.placed if not each.starts)
+    evicted = sum(each.pods for each in overview.headlines)
+    text = f"{count(bound, 'pod')} bound, {pipelined} pipelined, {evicted} evicted"
+    if not overview.waiting:
+        return f"{text}; nothing waits"
+    return f"{text}; {count(overview.waiting_pods, 'pod')} in {count(overview.waiting_workloads, 'workload')} wait"
+
+
+def name_lines(overview: Overview, everything: bool) -> Iterator[Line]:
+    """The workloads that wait or start, with ``everything`` also those that run, each as "kind/namespace/name"."""
+    for name in names([*overview.waiting, *overview.placed, *(overview.running if everything else ())]):
+        yield [(plain(name), "")]
+
+
+def csv_lines(overview: Overview, headers: bool) -> Iterator[Line]:
+    """A row for each workload, those that run included."""
+    if headers:
+        yield [(",".join(CSV_COLUMNS), "")]
+    for state, rows in (("waiting", overview.waiting), ("placed", overview.placed), ("running", overview.running)):
+        for row in rows:
+            for each in row.workloads if isinstance(row, Waiting) else (row.workload,):
+                yield [(_csv_row(each, row, state), "")]
+
+
+def _csv_row(workload: Workload, row: Waiting | Placed | Running, state: str) -> str:
+    if isinstance(row, Placed):
+        state = "starting" if row.starts else "pipelined"
+    waits = (row.code, row.why, f"{row.waits_s:.0f}") if isinstance(row, Waiting) else ("", "", "")
+    nodes = "" if isinstance(row, Waiting) else " ".join(name for name, _ in row.nodes)
+    values = (workload.kind, workload.namespace, workload.name, workload.group, row.queue, state, str(row.pods))
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow([*values, number(row.gpus), *waits, nodes])
+    return plain(text.getvalue())

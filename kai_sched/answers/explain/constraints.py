@@ -81,7 +81,7 @@ def _candidates(search: Search) -> Iterator[Constraint]:
     else:
         yield from _gates(search, state)
     for change, _ in demand_changes(search, waiting):
-        yield Constraint("demand", _demand_text(change, waiting, cluster.nodes.values()), True, (change,))
+        yield Constraint("demand", _demand_text(change, waiting), True, (change,))
     if more := _more_room(search):
         yield Constraint("room", room_text(search, waiting), True, more)
     if state.queue in cluster.queues and (open_ := unlimited_changes(search, "quota")):
@@ -112,7 +112,7 @@ def _plain(resource: str, amount: float) -> str:
     return show_amount(resource, amount).split(" ", 1)[0]
 
 
-def _demand_text(change: object, waiting: Sequence[Pod], nodes: Sequence[Node] | object) -> str:
+def _demand_text(change: object, waiting: Sequence[Pod]) -> str:
     demand = getattr(change, "demand", "")
     if isinstance(change, Tolerate):
         return f"taint: {change.key} is not tolerated"
@@ -150,7 +150,7 @@ def room_text(search: Search, waiting: Sequence[Pod]) -> str:
         found[word] += 1
         names.setdefault(word, []).append(name)
     kind = "GPU node" if scarce == "gpu" else "node"
-    parts = []
+    parts: list[str] = []
     for word in sorted(found, key=lambda each: (-found[each], each)):
         listed = f" ({some(names[word], 2)})" if word in _LISTED else ""
         parts.append(f"{count(found[word], kind) if not parts else found[word]} {word}{listed}")
@@ -197,4 +197,3 @@ def claim_text(search: Search, state: GroupState, waiting: Sequence[Pod]) -> str
     if not parts:
         return "claim: a higher quota would let it take room from queues that are over their share"
     return "claim: " + "; ".join(parts) + ", so nobody is evicted for it"
-

@@ -18,7 +18,7 @@ from kai_sched.answers.trial import Trials
 from kai_sched.answers.waiting import pod_gpus
 from kai_sched.answers.words import count, gpus, number, since, some
 from kai_sched.answers.workload_changes import waits
-from kai_sched.answers.workloads import Workload, Workloads, workloads_of
+from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.model.objects import Pod
 from kai_sched.plan.reasons import Reason, show_amount
 from kai_sched.plan.result import QUEUE_RESOURCES, GroupState

@@ -9,8 +9,8 @@ from kai_sched.answers.changes import HOSTNAME, AddNodes, Uncordon
 from kai_sched.answers.explain.search import Changes, Search
 from kai_sched.answers.explain.suggestion import ADMINISTRATOR, Finding, NothingHelps, Suggestion, smallest_set
 from kai_sched.answers.goal import group_pods
-from kai_sched.answers.workload_changes import waits
 from kai_sched.answers.words import count as count_of
+from kai_sched.answers.workload_changes import waits
 from kai_sched.model.config import in_pool
 from kai_sched.model.objects import Node
 

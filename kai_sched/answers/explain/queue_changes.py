@@ -1,4 +1,4 @@
-"""Changes that the owner of a queue can make: quota, limit and weight, at every level of the tree that stops the group."""
+"""Changes that the owner of a queue can make: quota, limit and weight, at every level that stops the group."""
 
 from __future__ import annotations
 

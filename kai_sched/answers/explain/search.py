@@ -1,4 +1,4 @@
-"""The search for changes that start a group: each one is tried by a whole simulation, and what was tried is remembered."""
+"""The search for changes that start a group: each is tried by a whole simulation, and what was tried is remembered."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def user_findings(search: Search) -> Iterator[Finding]:
     yield from _smaller_pods(search, waiting)
     if search.goal.least == 1:
         yield from _fewer_pods(search, pods)
-        yield from _smaller_minimum(search, pods)
+        yield from _smaller_minimum(search)
     yield from _fewer_demands(search, waiting)
     yield from _preemptible(search)
     yield from _other_class(search)
@@ -81,7 +81,7 @@ def _fewer_pods(search: Search, pods: Sequence[Pod]) -> Iterator[Finding]:
     yield Suggestion("pods", USER, text, "pod", (PodCount(search.group, number),), found.exact)
 
 
-def _smaller_minimum(search: Search, pods: Sequence[Pod]) -> Iterator[Finding]:
+def _smaller_minimum(search: Search) -> Iterator[Finding]:
     group = search.trials.cluster.pod_groups.get(search.group)
     if group is None:
         return
@@ -109,7 +109,7 @@ def _minimums(group: PodGroup) -> list[tuple[str, int]]:
 
 
 def demand_changes(search: Search, waiting: Sequence[Pod]) -> list[tuple[Change, str]]:
-    """What the pods ask of nodes and of other pods, or do not tolerate, each as a change that leaves it out, in words."""
+    """What the pods ask of nodes and other pods, or do not tolerate: the change that leaves it out, and its words."""
     shapes = {id(pod.shape): pod.shape for pod in waiting}.values()
     found: list[tuple[Change, str]] = []
     selectors = sorted({pair for shape in shapes for pair in shape.node_selector})
@@ -124,9 +124,8 @@ def demand_changes(search: Search, waiting: Sequence[Pod]) -> list[tuple[Change,
         found.append((WithoutDemand(search.group, "podAntiAffinity"), "without its pod anti-affinity"))
     taints = {node.taints for node in search.trials.cluster.nodes.values()}
     missing = {taint for shape in shapes for each in taints for taint in untolerated(shape.tolerations, each)}
-    for key in taint_keys(missing):
-        found.append((Tolerate(search.group, key), f"with a toleration of the taint {key}"))
-    return found
+    tolerant = [(Tolerate(search.group, key), f"with a toleration of the taint {key}") for key in taint_keys(missing)]
+    return [*found, *tolerant]
 
 
 def _fewer_demands(search: Search, waiting: Sequence[Pod]) -> Iterator[Finding]:

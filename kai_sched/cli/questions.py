@@ -1,0 +1,187 @@
+"""``kai-sched explain``, ``fit`` and ``diff``, and what ``simulate`` prints of changes: a cluster is opened for trials,
+asked, and the answer printed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kai_sched import library
+from kai_sched.answers.changes import Change, Drain, Override, Remove, Uncordon, changed, unknown
+from kai_sched.answers.difference import difference, difference_texts
+from kai_sched.answers.explain.explanation import explain
+from kai_sched.answers.fit import EVICTS, RUNS, WAITS, fit
+from kai_sched.answers.trial import Trials
+from kai_sched.answers.what_if import read_new_nodes, read_setting
+from kai_sched.answers.workloads import Workload, Workloads, workloads_of
+from kai_sched.cli.inputs import BAD_INPUT, ChangeOptions, Input, InputOptions, print_error, read_input
+from kai_sched.files.load import SimulationCase, load
+from kai_sched.model.field_errors import FieldError
+from kai_sched.report import answers_json
+from kai_sched.report.console import width_of_terminal, write_lines
+from kai_sched.report.explain_text import explanation_lines
+from kai_sched.report.json import encode, to_yaml
+from kai_sched.report.text import plain
+from kai_sched.telemetry.progress import Progress
+
+# Cycles that an explanation takes, about: whether compiled kernels are worth loading depends on it.
+CYCLES_OF_AN_EXPLANATION = 300
+CYCLES_OF_A_FIT = 8
+EXIT_STATUS = {RUNS: 0, WAITS: 3, EVICTS: 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A cluster that can be asked: its case with all changes made, trials of it, and the names of its workloads."""
+
+    case: SimulationCase
+    trials: Trials
+    workloads: Workloads
+    before: Trials | None = None  # without the changes, if there are any
+
+
+def open_case(found: Input, changes: ChangeOptions) -> Opened:
+    """The one cluster of the input, changed. Raises FieldError."""
+    cases = [case for case in found.cases if not case.is_scenario]
+    if len(cases) != 1 or len(found.cases) != 1:
+        raise FieldError("CLUSTER", "a scenario file is no cluster to ask about: name files with Kubernetes objects")
+    case = cases[0]
+    cluster = case.store.cluster()
+    trials = Trials(cluster, case.config, case.now_ns or 0, library.decide)
+    if not changes.any:
+        return Opened(case, trials, workloads_of(cluster))
+    made = read_changes(changes, case, workloads_of(cluster))
+    store = changed(cluster, made)
+    after = Trials(store.cluster(), case.config, case.now_ns or 0, library.decide)
+    return Opened(replace(case, store=store), after, workloads_of(store.cluster()), trials)
+
+
+def read_changes(changes: ChangeOptions, case: SimulationCase, workloads: Workloads) -> list[Change]:
+    """The changes in the order of their kinds: files, settings, nodes, workloads. Raises FieldError."""
+    cluster, config = case.store.cluster(), case.config
+    found: list[Change] = [_override(path, case) for path in changes.overrides]
+    found += [read_setting(text, cluster, config, workloads) for text in changes.settings]
+    found += [read_new_nodes(text, cluster) for text in changes.new_nodes]
+    for names, flag in ((changes.drained, "--drain"), (changes.uncordoned, "--uncordon")):
+        for name in names:
+            if name not in cluster.nodes:
+                raise unknown("node", name, cluster.nodes, flag)
+            found.append(Drain(name, config.scheduler_name) if flag == "--drain" else Uncordon(name))
+    for name in changes.removed:
+        try:
+            found.append(Remove(workloads.find(name).group))
+        except FieldError as error:
+            raise FieldError("--remove", error.message) from None
+    return found
+
+
+def _override(path: str, case: SimulationCase) -> Override:
+    loaded = load([path], settings={"scheduler_name": case.config.scheduler_name})
+    if fatal := [problem for problem in loaded.problems if problem.fatal]:
+        raise FieldError("--override", str(fatal[0]))
+    store = loaded.cases[0].store
+    return Override(path, tuple(store.everything()))
+
+
+def _opened(options: InputOptions, cycles: int) -> Opened | None:
+    """The cluster to ask; None where the input cannot be used, which has been told."""
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    found = read_input(options, cycles)
+    if found is None:
+        return None
+    if found.as_of:
+        print(found.as_of, file=sys.stderr)
+    try:
+        return open_case(found, options.changes)
+    except FieldError as error:
+        print_error(error)
+        return None
+
+
+def run_explain(name: str, options: InputOptions, output: str) -> int:
+    """Print why a workload waits and what would start it; returns the exit status."""
+    opened = _opened(options, CYCLES_OF_AN_EXPLANATION)
+    if opened is None:
+        return BAD_INPUT
+    try:
+        asked = opened.workloads.find(name)
+    except FieldError as error:
+        print_error(error)
+        return BAD_INPUT
+    with Progress(sys.stderr).step("simulating changes"):
+        answer = explain(opened.trials, asked, opened.workloads)
+    if output in ("json", "yaml"):
+        _print_data(answers_json.explanation_document(answer), output)
+    else:
+        write_lines(sys.stdout, explanation_lines(answer, width_of_terminal(), output == "wide"))
+    return 0
+
+
+def run_fit(options: InputOptions, workloads: Sequence[str], output: str, exit_status: bool) -> int:
+    """Print whether the workloads in these files would run; returns the exit status."""
+    both = replace(options, paths=(*options.paths, *workloads))
+    opened = _opened(both, CYCLES_OF_A_FIT)
+    if opened is None:
+        return BAD_INPUT
+    asked = _workloads_in(workloads, opened)
+    if not asked:
+        names = ", ".join(workloads)
+        print_error(FieldError("WORKLOAD", f"no pod of this scheduler in {names}: name files with workloads"))
+        return BAD_INPUT
+    answers = fit(opened.trials, asked, opened.workloads)
+    if output in ("json", "yaml"):
+        _print_data(answers_json.fit_document(answers), output)
+    else:
+        for answer in answers:
+            print(plain(answer.text))
+    if not exit_status:
+        return 0
+    verdicts = {answer.verdict for answer in answers}
+    worst = next(verdict for verdict in (WAITS, EVICTS, RUNS) if verdict in verdicts)
+    return EXIT_STATUS[worst]
+
+
+def _workloads_in(paths: Sequence[str], opened: Opened) -> list[Workload]:
+    """The workloads whose pods come from these files or folders."""
+    folders = tuple(path.rstrip("/") + "/" for path in paths)
+    found: dict[str, Workload] = {}
+    for subject, position in opened.case.sources.items():
+        kind, _, key = subject.partition(" ")
+        if kind == "Pod" and (position.path in paths or position.path.startswith(folders)):
+            group = opened.workloads.pods.get(key, "")
+            pod = opened.trials.cluster.pods.get(key)
+            if group and pod is not None and pod.scheduler == opened.case.config.scheduler_name:
+                found[group] = opened.workloads.of(group)
+    return sorted(found.values(), key=lambda each: (each.namespace, each.name))
+
+
+def print_difference(opened: Opened, output: str) -> None:
+    """Print what the changes of the cluster come to."""
+    assert opened.before is not None  # the caller has changes
+    before, after = opened.before.outcome(), opened.trials.outcome()
+    old = workloads_of(opened.before.cluster)
+    found = difference(before, after, old, opened.workloads, opened.case.now_ns or 0)
+    if output in ("json", "yaml"):
+        _print_data(answers_json.difference_document(found), output)
+    else:
+        for text in difference_texts(found):
+            print(plain(text))
+
+
+def run_diff(first: InputOptions, second: InputOptions, output: str) -> int:
+    """Print what differs between the plans of two clusters; returns the exit status."""
+    opened = [_opened(each, CYCLES_OF_A_FIT) for each in (first, second)]
+    before, after = opened
+    if before is None or after is None:
+        return BAD_INPUT
+    print_difference(replace(after, before=before.trials), output)
+    return 0
+
+
+def _print_data(document: object, output: str) -> None:
+    if output == "json":
+        sys.stdout.buffer.write(encode(document) + b"\n")
+    else:
+        sys.stdout.write(to_yaml(document))

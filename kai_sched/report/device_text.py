@@ -1,0 +1,98 @@
+"""Who shares which GPU, and which devices claims hold, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from kai_sched.answers.words import number, some
+from kai_sched.model.keys import split_key
+from kai_sched.model.store import Cluster
+from kai_sched.plan.allocations import quantity
+from kai_sched.plan.reasons import show_amount
+from kai_sched.plan.result import CycleResult
+from kai_sched.report.claims import ClaimedDevice, claimed_devices
+from kai_sched.report.columns import Cell, Line, lay_out
+from kai_sched.report.devices import Sharer, shared_devices
+from kai_sched.report.text import plain
+
+MOST_PODS = 8
+# Statuses in words, where a pod does not simply run.
+_WORDS = {
+    "Binding": "starts",
+    "Pipelined": "waits for its place",
+    "Releasing": "leaves",
+    "StuckInReleasing": "stuck while it leaves",
+    "Unknown": "unknown",
+}
+
+
+def devices(cluster: Cluster, result: CycleResult, view: object) -> tuple[Iterator[Line], Iterator[Line]]:
+    """The two tables; empty where nothing is shared or claimed."""
+    width = getattr(view, "width", None)
+    return _shared(cluster, result, width), _claimed(cluster, result, width)
+
+
+def _shared(cluster: Cluster, result: CycleResult, width: int | None) -> Iterator[Line]:
+    """The GPUs that are shared, numbered on each node, and by whom."""
+    found = shared_devices(cluster, result)
+    if not found:
+        return
+    yield [("SHARED GPUS", "bold")]
+    rows = [_titles("NODE", "DEVICE", "HELD", "PODS")]
+    place, before = 0, ""
+    for device in found:
+        place = place + 1 if device.node == before else 1
+        before = device.node
+        pods = some([_sharer(each) for each in device.sharers], MOST_PODS)
+        name = f"{place} {plain(device.group)}".rstrip()
+        rows.append(
+            [Cell(plain(device.node), elastic=True), Cell(name, elastic=True), Cell(number(device.held)), Cell(pods)]
+        )
+    yield from lay_out(rows, width, indent=2)
+
+
+def _sharer(sharer: Sharer) -> str:
+    share = sharer.share
+    part = f"{share.memory_mib:,} MiB" if share.memory_mib else f"{share.portion:g}"
+    return f"{plain(sharer.pod)} ({part}{_status(sharer.status)})"
+
+
+def _status(status: str) -> str:
+    return f", {_WORDS[status]}" if status in _WORDS else ""
+
+
+def _claimed(cluster: Cluster, result: CycleResult, width: int | None) -> Iterator[Line]:
+    """The devices that claims hold; a pool that is called like the node is left out."""
+    found = claimed_devices(cluster, result)
+    if not found:
+        return
+    yield [("DEVICES OF CLAIMS", "bold")]
+    rows = [_titles("NODE", "DEVICE", "TAKES", "CLAIM", "PODS")]
+    for each in found:
+        device = "/".join((each.driver, *([each.pool] if each.pool != each.node else []), each.device))
+        pods = some([f"{plain(split_key(key)[1])}{_status(status)}" for key, status in each.pods.items()], MOST_PODS)
+        texts = (plain(each.node) or "-", plain(device), _taken(each), plain(each.claim), pods or "none")
+        rows.append([Cell(text, elastic=place in (0, 1, 3)) for place, text in enumerate(texts)])
+    yield from lay_out(rows, width, indent=2)
+
+
+def _titles(*titles: str) -> list[Cell]:
+    return [Cell(title, "dim") for title in titles]
+
+
+def _taken(device: ClaimedDevice) -> str:
+    """What the claim takes of the device: capacities, or the whole; amounts from a mebibyte on are sizes."""
+    if device.admin:
+        return "admin access"
+    if device.consumed:
+        sizes = [
+            (name, show_amount("memory", float(amount)).split(" ", 1)[0] if amount >= 2**20 else _exact(amount))
+            for name, amount in device.consumed
+        ]
+        return ", ".join(f"{size} {plain(name)}" for name, size in sizes)
+    return f"{device.gpus} GPU" if device.gpus else "1 device"
+
+
+def _exact(amount: Fraction) -> str:
+    return f"{float(amount):g}" if (amount * 1000).denominator == 1 else quantity(amount)
