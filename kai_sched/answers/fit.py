@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from kai_sched.answers.changes import Remove
 from kai_sched.answers.difference import difference
@@ -17,7 +18,10 @@ from kai_sched.answers.words import alike, count, gpus, pattern
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.plan.reasons import Reason
 
-RUNS, EVICTS, WAITS = "runs", "evicts", "waits"
+Verdict = Literal["runs", "evicts", "waits"]
+RUNS: Verdict = "runs"
+EVICTS: Verdict = "evicts"
+WAITS: Verdict = "waits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class Fit:
 
     workload: Workload
     queue: str
-    verdict: str
+    verdict: Verdict
     pods: int
     of_pods: int
     gpus: float
