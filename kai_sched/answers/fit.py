@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from kai_sched.answers.changes import Remove
@@ -50,9 +50,9 @@ class Fit:
     pods: int
     of_pods: int
     gpus: float
-    nodes: tuple[tuple[str, int], ...]
-    costs: Costs
-    reason: Reason | None
+    nodes: tuple[tuple[str, int], ...] = field(repr=False)
+    costs: Costs = field(repr=False)
+    reason: Reason | None = field(repr=False)
 
     @property
     def text(self) -> str:

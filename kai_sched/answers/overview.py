@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kai_sched.answers.headlines import Headline, headlines
 from kai_sched.answers.waiting import Waiting, pod_gpus, waiting_groups
@@ -54,9 +54,9 @@ class Placed:
     queue: str
     pods: int
     gpus: float
-    nodes: tuple[tuple[str, int], ...]
+    nodes: tuple[tuple[str, int], ...] = field(repr=False)
     starts: bool
-    after: str = ""
+    after: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Running:
     queue: str
     pods: int
     gpus: float
-    nodes: tuple[tuple[str, int], ...]
+    nodes: tuple[tuple[str, int], ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

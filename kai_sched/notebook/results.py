@@ -1,0 +1,354 @@
+"""What the methods of a loaded cluster return: with the document that `-o json` prints (``to_dict``), a text for
+``print``, a short repr, and HTML for notebooks.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kai_sched.answers.difference import Difference, difference_texts
+from kai_sched.answers.explain.explanation import Explanation
+from kai_sched.answers.fit import Fit
+from kai_sched.answers.headlines import Headline
+from kai_sched.answers.overview import Overview, Placed, Running, overview
+from kai_sched.answers.waiting import Waiting, pod_gpus
+from kai_sched.answers.workloads import Workloads, workloads_of
+from kai_sched.model.config import Config
+from kai_sched.model.keys import split_key
+from kai_sched.model.problems import Problem
+from kai_sched.notebook.arguments import moment
+from kai_sched.notebook.tables import Amounts, Named, Rows, frame, html_text
+from kai_sched.plan.result import CycleResult
+from kai_sched.report import answers_json
+from kai_sched.report.columns import Line
+from kai_sched.report.documents import Document
+from kai_sched.report.explain_text import explanation_lines
+from kai_sched.report.json import Cycle, cycle_document, document, to_dict
+from kai_sched.report.overview_text import CSV_COLUMNS, View, cycle_text, overview_lines, workload_rows
+from kai_sched.report.text import plain
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+WIDTH = 120  # of printed tables, in columns
+Found = TypeVar("Found")
+
+
+class Answer(ABC):
+    """What all answers have: the document, the text, and how notebooks show it."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _lines(self) -> Iterator[str]:
+        """The lines of the text."""
+
+    @abstractmethod
+    def _document(self) -> Document:
+        """The document that `-o json` prints."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document that `-o json` prints, as dictionaries and lists (docs/answers.schema.json)."""
+        found: dict[str, Any] = to_dict(self._document())
+        return found
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        return html_text(self._lines())
+
+
+@dataclass(frozen=True, slots=True)
+class QueueResult:
+    """A queue at the end of a cycle.
+
+    Attributes
+    ----------
+    parent
+        The queue above it; "" for a queue at the top. ``depth`` is how many queues are above it.
+    priority
+        The higher one gets what is over the quotas first.
+    quota, limit
+        What it is guaranteed, and what it can hold at most.
+    fair_share
+        What it is entitled to.
+    allocated, requested
+        What its pods hold, and what they hold and ask for.
+    """
+
+    name: str
+    parent: str
+    depth: int
+    priority: int
+    quota: Amounts
+    limit: Amounts
+    fair_share: Amounts
+    allocated: Amounts
+    requested: Amounts
+
+    def __repr__(self) -> str:
+        gpus = (f"{name} {getattr(self, name).gpu:g}" for name in ("quota", "fair_share", "allocated", "requested"))
+        return f"<queue {self.name}, GPUs: {', '.join(gpus)}>"
+
+
+@dataclass(frozen=True, slots=True)
+class PodResult:
+    """A pod at the end of a cycle.
+
+    Attributes
+    ----------
+    status
+        As of ``kai_sched.plan.result.PodState``.
+    node
+        Where it is or will be; "" for nowhere.
+    workload
+        "Kind namespace/name" of what its user wrote.
+    gpus
+        What it asks for, in devices; 0 for a part of a GPU that is given as memory.
+    """
+
+    namespace: str
+    name: str
+    status: str
+    node: str
+    workload: str
+    gpus: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResult:
+    """A node at the end of a cycle.
+
+    Attributes
+    ----------
+    accepts_pods
+        Whether it is ready and not cordoned.
+    capacity
+        What it has for pods.
+    free, releasing
+        What is free, and what will be once pods that are leaving have left; of GPUs the whole ones.
+    """
+
+    name: str
+    accepts_pods: bool
+    capacity: Amounts
+    free: Amounts
+    releasing: Amounts
+
+
+class SimulatedCycle:
+    """One cycle of a simulation. All tables are computed when they are first read."""
+
+    def __init__(self, cycle: Cycle, config: Config) -> None:
+        self._cycle = cycle
+        self._config = config
+
+    @property
+    def result(self) -> CycleResult:
+        """What ``run_cycle`` returns, in scheduler units."""
+        return self._cycle.result
+
+    @property
+    def now(self) -> datetime:
+        """The time of the cycle, in UTC."""
+        return moment(self._cycle.now_ns)
+
+    @cached_property
+    def overview(self) -> Overview:
+        """All of it as ``kai-sched simulate`` shows it, in scheduler units."""
+        return overview(self._cycle.cluster, self.result, self._config, self._cycle.now_ns)
+
+    @cached_property
+    def _workloads(self) -> Workloads:
+        return workloads_of(self._cycle.cluster)
+
+    @cached_property
+    def queues(self) -> Named[QueueResult]:
+        """The queues by name, depth first."""
+        return Named(
+            "queue",
+            {
+                each.name: QueueResult(
+                    name=each.name,
+                    parent=each.parent,
+                    depth=each.depth,
+                    priority=each.priority,
+                    quota=_of_triple(each.quota),
+                    limit=_of_triple(each.limit),
+                    fair_share=_of_triple(each.fair_share),
+                    allocated=_of_triple(each.allocated),
+                    requested=_of_triple(each.requested),
+                )
+                for each in self.result.queues
+            },
+        )
+
+    @cached_property
+    def pods(self) -> Named[PodResult]:
+        """The pods of the scheduler, by "namespace/name"."""
+        known, workloads = self._cycle.cluster.pods, self._workloads
+        return Named(
+            "pod",
+            {
+                key: PodResult(
+                    *split_key(key),
+                    state.status,
+                    state.node,
+                    str(workloads.of(workloads.pods[key])),
+                    pod_gpus(known[key]),
+                )
+                for key, state in self.result.pods.items()
+            },
+        )
+
+    @cached_property
+    def nodes(self) -> Named[NodeResult]:
+        """The nodes of the pool, by name."""
+        known = self._cycle.cluster.nodes
+        return Named(
+            "node",
+            {
+                name: NodeResult(
+                    name,
+                    known[name].takes_pods,
+                    *(_of_mapping(each) for each in (state.allocatable, state.idle, state.releasing)),
+                )
+                for name, state in self.result.nodes.items()
+            },
+        )
+
+    @cached_property
+    def waiting(self) -> Rows[Waiting]:
+        """Workloads that wait and why, the oldest first; equal ones as one."""
+        return Rows("waiting workload", self.overview.waiting, lambda each: each.name)
+
+    @cached_property
+    def placed(self) -> Rows[Placed]:
+        """Workloads that get nodes in this cycle."""
+        return Rows("placed workload", self.overview.placed, lambda each: each.workload.name)
+
+    @cached_property
+    def running(self) -> Rows[Running]:
+        """Workloads that run and are not touched."""
+        return Rows("running workload", self.overview.running, lambda each: each.workload.name)
+
+    @cached_property
+    def evictions(self) -> Rows[Headline]:
+        """Who is evicted for whom: a row for each workload that gets room, and each action."""
+        return Rows("eviction", self.overview.headlines, lambda each: each.text)
+
+    def to_pandas(self) -> DataFrame:
+        """A row for each workload, as `-o csv` prints it. Raises ImportError where pandas is not installed."""
+        return frame(dict(zip(CSV_COLUMNS, row, strict=True)) for row in workload_rows(self.overview))
+
+    def __repr__(self) -> str:
+        return f"<SimulatedCycle: {cycle_text(self.overview)}>"
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        lines = overview_lines(self.overview, View(WIDTH), self._cycle.cluster, self.result)
+        return map(_text, lines)
+
+    def _repr_html_(self) -> str:
+        return html_text(self._lines())
+
+
+class SimulationResult(SimulatedCycle, Answer):
+    """The result of a simulation: its last cycle, and in ``cycles`` all of them.
+
+    Attributes
+    ----------
+    cycles
+        In their order.
+    """
+
+    def __init__(self, cycles: Sequence[Cycle], config: Config, source: str, problems: Sequence[Problem]) -> None:
+        super().__init__(cycles[-1], config)
+        self.cycles = tuple(SimulatedCycle(each, config) for each in cycles)
+        self._source = source
+        self._problems = problems
+
+    def _document(self) -> Document:
+        cycles = [cycle_document(each._cycle, self._config) for each in self.cycles]
+        return document(self._source, "cluster", cycles, self._problems)
+
+    def __repr__(self) -> str:
+        many = f"{len(self.cycles)} cycles, the last one: " if len(self.cycles) > 1 else ""
+        return f"<SimulationResult: {many}{cycle_text(self.overview)}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ExplanationResult(Explanation, Answer):
+    """An ``Explanation`` that can be shown."""
+
+    def _lines(self) -> Iterator[str]:
+        return map(_text, explanation_lines(self, WIDTH, wide=False))
+
+    def _document(self) -> Document:
+        return answers_json.explanation_document(self)
+
+    def __repr__(self) -> str:
+        state = "starts" if self.starts else "waits" if self.needs else "does not wait"
+        return f"<ExplanationResult: {self.workload} {state}; {len(self.suggestions)} suggestion{'s' * (len(self.suggestions) != 1)}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DifferenceResult(Difference, Answer):
+    """A ``Difference`` that can be shown."""
+
+    def _lines(self) -> Iterator[str]:
+        return map(plain, difference_texts(self))
+
+    def _document(self) -> Document:
+        return answers_json.difference_document(self)
+
+    def __repr__(self) -> str:
+        parts = ("starts", "waits", "evicted", "spared", "gone", "new", "shares")
+        found = [f"{len(getattr(self, name))} {name}" for name in parts if getattr(self, name)]
+        return f"<DifferenceResult: {', '.join(found) or 'nothing differs'}>"
+
+
+class FitResult(Rows[Fit], Answer):
+    """Whether workloads would run: a ``Fit`` for each."""
+
+    __slots__ = ()
+
+    def __init__(self, found: Sequence[Fit]) -> None:
+        super().__init__("workload", found, lambda each: f"{each.workload.name} {each.verdict}")
+
+    def _lines(self) -> Iterator[str]:
+        return (plain(each.text) for each in self)
+
+    def _document(self) -> Document:
+        return answers_json.fit_document(self)
+
+
+def explanation_result(found: Explanation) -> ExplanationResult:
+    """The explanation as a result."""
+    return ExplanationResult(**{each.name: getattr(found, each.name) for each in fields(found)})
+
+
+def difference_result(found: Difference) -> DifferenceResult:
+    """The difference as a result."""
+    return DifferenceResult(**{each.name: getattr(found, each.name) for each in fields(found)})
+
+
+def _text(line: Line) -> str:
+    return "".join(text for text, _ in line)
+
+
+def _of_triple(amounts: tuple[float, float, float]) -> Amounts:
+    cpu, memory, gpu = amounts
+    return Amounts(gpu, answers_json.in_units("cpu", cpu), memory)
+
+
+def _of_mapping(amounts: Any) -> Amounts:
+    return _of_triple((amounts.get("cpu", 0.0), amounts.get("memory", 0.0), amounts.get("gpu", 0.0)))
