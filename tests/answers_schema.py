@@ -1,7 +1,7 @@
-"""docs/answers.schema.json, the JSON Schema of what ``-o json`` prints and ``to_dict()`` gives, made by `make docs` from
-the classes of ``kai_sched.report`` and their docstrings.
+"""docs/answers.schema.json, the JSON Schema of what ``-o json`` prints and ``to_dict()`` gives, made by `make docs`
+from the classes of ``kai_sched.report`` and their docstrings.
 
-A field is described in the section Attributes of the docstring of its class, in an entry of its own or with others.
+A field is described in an entry of the section Attributes in the docstring of its class.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kai_sched.report.question_documents import DifferenceDocument, ExplanationD
 DOCUMENTS = (SimulationDocument, OverviewDocument, ExplanationDocument, FitListDocument, DifferenceDocument)
 SUFFIX = "Document"
 HEADING = re.compile(r"^Attributes\n-+\n", re.MULTILINE)
-ENTRY = re.compile(r"^(\w+(?:, \w+)*)\n((?:    .*\n?|\n)+)", re.MULTILINE)
+ENTRY = re.compile(r"^(\w+)\n((?:    .*\n?|\n)+)", re.MULTILINE)
 
 
 def schema() -> dict[str, Any]:
@@ -65,11 +65,7 @@ def described(cls: type[msgspec.Struct], found: dict[str, Any]) -> dict[str, Any
 def descriptions(cls: type[msgspec.Struct]) -> tuple[str, dict[str, str]]:
     """The summary of the class, and what its docstring says of each field."""
     summary, rest = HEADING.split(f"{inspect.getdoc(cls)}\n", maxsplit=1)
-    texts = {}
-    for names, text in ENTRY.findall(rest):
-        for name in names.split(", "):
-            texts[name] = " ".join(text.split())
-    return " ".join(summary.split()), texts
+    return " ".join(summary.split()), {name: " ".join(text.split()) for name, text in ENTRY.findall(rest)}
 
 
 def render() -> str:

@@ -73,7 +73,7 @@ def load(source: Source, *, config: str | PathLike[str] | None = None) -> Loaded
     cluster = case.store.cluster()
     now_ns = time.time_ns() if case.now_ns is None else case.now_ns
     warn(problems)
-    return LoadedCluster(inputs, cluster, cluster, case.config, now_ns, problems)
+    return LoadedCluster(inputs, case.path, cluster, cluster, case.config, now_ns, problems)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -89,6 +89,7 @@ class LoadedCluster:
     """
 
     _inputs: Inputs
+    _path: str
     _read: Cluster  # without the changes
     cluster: Cluster
     config: Config
@@ -121,7 +122,7 @@ class LoadedCluster:
             found.append(Cycle(view, result, advance(store, view, result, now_ns, _WORLD), now_ns))
             tracker.record(view, result, self.config)
             now_ns += SECOND_NS
-        return SimulationResult(found, self.config, self._inputs.paths[0], self.problems)
+        return SimulationResult(found, self.config, self._path, self.problems)
 
     def explain(self, name: str, now: Now = None) -> ExplanationResult:
         """Why a workload waits, and what would start it.
@@ -265,7 +266,7 @@ class LoadedCluster:
     def __repr__(self) -> str:
         whole = self.cluster
         parts = (count(len(whole.nodes), "node"), count(len(whole.queues), "queue"), count(len(whole.pods), "pod"))
-        return f"<LoadedCluster {self._inputs.paths[0]}: {', '.join(parts)}, as of {minute(self._now_ns)}>"
+        return f"<LoadedCluster {self._path}: {', '.join(parts)}, as of {minute(self._now_ns)}>"
 
 
 def _share_and_field(name: str) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from kai_sched.answers.fit import Fit
 from kai_sched.answers.headlines import Headline
 from kai_sched.answers.overview import Overview, Placed, Running, overview
 from kai_sched.answers.waiting import Waiting, pod_gpus
+from kai_sched.answers.words import count
 from kai_sched.answers.workloads import Workloads, workloads_of
 from kai_sched.model.config import Config
 from kai_sched.model.keys import split_key
@@ -173,6 +174,7 @@ class SimulatedCycle:
         """The queues by name, depth first."""
         return Named(
             "queue",
+            QueueResult,
             {
                 each.name: QueueResult(
                     name=each.name,
@@ -195,6 +197,7 @@ class SimulatedCycle:
         known, workloads = self._cycle.cluster.pods, self._workloads
         return Named(
             "pod",
+            PodResult,
             {
                 key: PodResult(
                     *split_key(key),
@@ -213,6 +216,7 @@ class SimulatedCycle:
         known = self._cycle.cluster.nodes
         return Named(
             "node",
+            NodeResult,
             {
                 name: NodeResult(
                     name,
@@ -226,26 +230,26 @@ class SimulatedCycle:
     @cached_property
     def waiting(self) -> Rows[Waiting]:
         """Workloads that wait and why, the oldest first; equal ones as one."""
-        return Rows("waiting workload", self.overview.waiting, lambda each: each.name)
+        return Rows("waiting workload", Waiting, self.overview.waiting, lambda each: each.name)
 
     @cached_property
     def placed(self) -> Rows[Placed]:
         """Workloads that get nodes in this cycle."""
-        return Rows("placed workload", self.overview.placed, lambda each: each.workload.name)
+        return Rows("placed workload", Placed, self.overview.placed, lambda each: each.workload.name)
 
     @cached_property
     def running(self) -> Rows[Running]:
         """Workloads that run and are not touched."""
-        return Rows("running workload", self.overview.running, lambda each: each.workload.name)
+        return Rows("running workload", Running, self.overview.running, lambda each: each.workload.name)
 
     @cached_property
     def evictions(self) -> Rows[Headline]:
         """Who is evicted for whom: a row for each workload that gets room, and each action."""
-        return Rows("eviction", self.overview.headlines, lambda each: each.text)
+        return Rows("eviction", Headline, self.overview.headlines, lambda each: each.text)
 
     def to_pandas(self) -> DataFrame:
         """A row for each workload, as `-o csv` prints it. Raises ImportError where pandas is not installed."""
-        return frame(dict(zip(CSV_COLUMNS, row, strict=True)) for row in workload_rows(self.overview))
+        return frame(CSV_COLUMNS, [dict(zip(CSV_COLUMNS, row, strict=True)) for row in workload_rows(self.overview)])
 
     def __repr__(self) -> str:
         return f"<SimulatedCycle: {cycle_text(self.overview)}>"
@@ -297,7 +301,7 @@ class ExplanationResult(Explanation, Answer):
 
     def __repr__(self) -> str:
         state = "starts" if self.starts else "waits" if self.needs else "does not wait"
-        return f"<ExplanationResult: {self.workload} {state}; {len(self.suggestions)} suggestion{'s' * (len(self.suggestions) != 1)}>"
+        return f"<ExplanationResult: {self.workload} {state}; {count(len(self.suggestions), 'suggestion')}>"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -322,7 +326,7 @@ class FitResult(Rows[Fit], Answer):
     __slots__ = ()
 
     def __init__(self, found: Sequence[Fit]) -> None:
-        super().__init__("workload", found, lambda each: f"{each.workload.name} {each.verdict}")
+        super().__init__("workload", Fit, found, lambda each: f"{each.workload.name} {each.verdict}")
 
     def _lines(self) -> Iterator[str]:
         return (plain(each.text) for each in self)

@@ -34,10 +34,10 @@ class Amounts:
 class Rows(Sequence[Row]):
     """Rows in order. ``noun`` says what they are."""
 
-    __slots__ = ("_names", "_rows", "noun")
+    __slots__ = ("_names", "_rows", "kind", "noun")
 
-    def __init__(self, noun: str, rows: Iterable[Row], name: Callable[[Row], str]) -> None:
-        self.noun = noun
+    def __init__(self, noun: str, kind: type[Row], rows: Iterable[Row], name: Callable[[Row], str]) -> None:
+        self.noun, self.kind = noun, kind
         self._rows = tuple(rows)
         self._names = [name(row) for row in self._rows]
 
@@ -58,19 +58,19 @@ class Rows(Sequence[Row]):
 
     def to_pandas(self) -> DataFrame:
         """A row for each; units are those of the fields. Raises ImportError where pandas is not installed."""
-        return frame(map(record, self._rows))
+        return frame(columns(self.kind), [record(row) for row in self._rows])
 
     def _repr_html_(self) -> str:
-        return html_table([record(row) for row in self._rows[:ROWS_SHOWN_MAX]], len(self._rows))
+        return _html(self.kind, self._rows)
 
 
 class Named(Mapping[str, Row]):
     """Rows by name. ``noun`` says what they are; a name that is not there raises KeyError with the one most like it."""
 
-    __slots__ = ("_rows", "noun")
+    __slots__ = ("_rows", "kind", "noun")
 
-    def __init__(self, noun: str, rows: Mapping[str, Row]) -> None:
-        self.noun = noun
+    def __init__(self, noun: str, kind: type[Row], rows: Mapping[str, Row]) -> None:
+        self.noun, self.kind = noun, kind
         self._rows = dict(rows)
 
     def __getitem__(self, name: str) -> Row:
@@ -95,10 +95,10 @@ class Named(Mapping[str, Row]):
 
     def to_pandas(self) -> DataFrame:
         """A row for each, with its name; units are those of the fields. Raises ImportError without pandas."""
-        return frame(record(row) for row in self._rows.values())
+        return frame(columns(self.kind), [record(row) for row in self._rows.values()])
 
     def _repr_html_(self) -> str:
-        return html_table([record(row) for row in list(self._rows.values())[:ROWS_SHOWN_MAX]], len(self._rows))
+        return _html(self.kind, list(self._rows.values()))
 
 
 def _brief(noun: str, names: Sequence[str]) -> str:
@@ -106,57 +106,63 @@ def _brief(noun: str, names: Sequence[str]) -> str:
     return f"<{title}: {some(names)}>" if names else f"<{title}>"
 
 
+def columns(kind: type) -> list[str]:
+    """The fields of a row and its properties; amounts by resource are columns of their own."""
+    found: list[str] = []
+    for each in fields(kind):
+        parts = [f"{each.name}_{part.name}" for part in fields(Amounts)] if each.type == "Amounts" else [each.name]
+        found += parts
+    return found + [name for name, value in vars(kind).items() if isinstance(value, property)]
+
+
 def record(row: object) -> dict[str, Any]:
-    """The fields of a row as columns of plain values; an amount of each resource as a column of its own."""
+    """The columns of a row as plain values."""
     found: dict[str, Any] = {}
-    for each in fields(row):  # type: ignore[arg-type]
-        value = getattr(row, each.name)
-        if isinstance(value, Amounts):
-            found |= {f"{each.name}_{part.name}": getattr(value, part.name) for part in fields(value)}
-        else:
-            found[each.name] = _plain(value)
+    for name in columns(type(row)):
+        field, _, resource = name.rpartition("_")
+        holder = getattr(row, field, None)
+        found[name] = getattr(holder, resource) if isinstance(holder, Amounts) else _plain(name, getattr(row, name))
     return found
 
 
-def _plain(value: object) -> Any:
+def _plain(name: str, value: object) -> Any:
     if isinstance(value, tuple):
-        return [_plain(each) for each in value]
+        return dict(value) if name == "nodes" else [_plain(name, each) for each in value]
     if isinstance(value, Workload):
         return str(value)
-    text = getattr(value, "text", None)
-    if isinstance(text, str):
-        return text
+    for text in ("text", "message"):
+        if is_dataclass(value) and hasattr(value, text):
+            return getattr(value, text)
     return record(value) if is_dataclass(value) else value
 
 
-def frame(records: Iterable[Mapping[str, Any]]) -> DataFrame:
-    """The records as a DataFrame. Raises ImportError where pandas is not installed."""
+def frame(names: Sequence[str], records: Sequence[Mapping[str, Any]]) -> DataFrame:
+    """The records as a DataFrame with these columns. Raises ImportError where pandas is not installed."""
     try:
         import pandas
     except ImportError:
         raise ImportError("to_pandas needs pandas: install it with `pip install pandas`") from None
-    return pandas.DataFrame(list(records))
+    return pandas.DataFrame(records, columns=list(names))
 
 
-def html_table(records: Sequence[Mapping[str, Any]], total: int) -> str:
-    """An HTML table of these records, and how many of ``total`` are left out. All texts are escaped."""
-    if not records:
-        return "<p>nothing</p>"
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in records[0])
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(_cell(value))}</td>" for value in each.values()) + "</tr>"
-        for each in records
-    )
-    more = f"<p>and {total - len(records):,} more</p>" if total > len(records) else ""
+def _html(kind: type, rows: Sequence[object]) -> str:
+    """An HTML table of the first rows, and how many are left out. All texts are escaped."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns(kind))
+    shown = [record(row).values() for row in rows[:ROWS_SHOWN_MAX]]
+    cells = ("".join(f"<td>{html.escape(_cell(value))}</td>" for value in row) for row in shown)
+    body = "".join(f"<tr>{each}</tr>" for each in cells)
+    more = f"<p>and {len(rows) - len(shown):,} more</p>" if len(rows) > len(shown) else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return number(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} ({_cell(each)})" for name, each in value.items())
     if isinstance(value, list):
         return ", ".join(map(_cell, value))
-    return str(value)
+    return "" if value is None else str(value)
 
 
 def html_text(lines: Iterable[str]) -> str:

@@ -104,8 +104,12 @@ class ClaimedDeviceDocument(Document, kw_only=True):
 
     Attributes
     ----------
-    driver, pool, device
-        Which one.
+    driver
+        The driver that offers it.
+    pool
+        Its pool.
+    device
+        Its name in the pool.
     claim
         Key of the claim.
     gpus
@@ -211,8 +215,10 @@ class EvictionDocument(Document, kw_only=True):
 
     Attributes
     ----------
-    pod, pod_group
-        Key of the pod, and of its group.
+    pod
+        Key of the pod.
+    pod_group
+        Key of its group.
     action
         The action that evicts it.
     cause
@@ -311,7 +317,9 @@ class SimulationDocument(Document, kw_only=True):
 
     Attributes
     ----------
-    api_version, kind
+    api_version
+        The version of the form.
+    kind
         What the document is.
     file
         The file as it was named; the first one, if several form the cluster.

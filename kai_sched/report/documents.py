@@ -24,8 +24,12 @@ class WorkloadDocument(Document, kw_only=True):
 
     Attributes
     ----------
-    kind, namespace, name
-        Of the workload; of the PodGroup where it has no owner, of the pod where it has no PodGroup.
+    kind
+        Its kind; PodGroup where that has no owner, Pod where there is no PodGroup.
+    namespace
+        Its namespace.
+    name
+        Its name, or that of the PodGroup or the pod.
     pod_group
         The key of its group in results, "namespace/name".
     """
@@ -59,8 +63,10 @@ class QueueDocument(Document, kw_only=True):
 
     Attributes
     ----------
-    name, parent
-        Its name, and that of the queue above it; "" for a queue at the top.
+    name
+        Its name.
+    parent
+        The queue above it; "" for a queue at the top.
     depth
         How many queues are above it.
     priority
@@ -103,8 +109,10 @@ class RoomDocument(Document, kw_only=True):
         What pods hold, those that are bound in this cycle included.
     free
         What is free on nodes that accept pods.
-    unusable, unusable_nodes
-        The capacity of the nodes that accept none (cordoned or not ready), and how many these are.
+    unusable
+        The capacity of the nodes that accept none (cordoned or not ready).
+    unusable_nodes
+        How many these are.
     """
 
     resource: str
@@ -216,8 +224,10 @@ class VictimDocument(Document, kw_only=True):
         Which one.
     queue
         Its queue.
-    pods, of_pods
-        How many of its pods are evicted, and how many it has.
+    pods
+        How many of its pods are evicted.
+    of_pods
+        How many pods it has.
     gpus
         GPUs that these pods held, in devices.
     up_seconds
@@ -250,8 +260,10 @@ class HeadlineDocument(Document, kw_only=True):
         The rule by which it does, in words.
     victims
         Who loses pods.
-    pods, gpus
-        How many pods are evicted in all, and the GPUs that they held, in devices.
+    pods
+        How many pods are evicted in all.
+    gpus
+        The GPUs that they held, in devices.
     text
         All of this in one sentence.
     """
@@ -271,7 +283,9 @@ class OverviewDocument(Document, kw_only=True):
 
     Attributes
     ----------
-    api_version, kind
+    api_version
+        The version of the form.
+    kind
         What the document is.
     text
         The line about the cluster.

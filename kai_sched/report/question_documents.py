@@ -162,12 +162,18 @@ class ExplanationDocument(Document, kw_only=True):
 
     Attributes
     ----------
-    api_version, kind
+    api_version
+        The version of the form.
+    kind
         What the document is.
     workload
         Which one.
-    queue, priority_class, priority
-        Its queue, and its priority class with the value of that.
+    queue
+        Its queue; "" where it names none.
+    priority_class
+        Its priority class; "" where it names none.
+    priority
+        The value of that.
     preemptible
         Whether it can be evicted.
     waiting_seconds
@@ -222,8 +228,10 @@ class FitDocument(Document, kw_only=True):
         Its queue.
     verdict
         "runs", "evicts" (it runs at the expense of others) or "waits".
-    pods, of_pods
-        How many of its pods get nodes, and how many it has.
+    pods
+        How many of its pods get nodes.
+    of_pods
+        How many pods it has.
     gpus
         GPUs that these get, or that all ask for where it waits, in devices.
     nodes
@@ -253,7 +261,9 @@ class FitListDocument(Document, kw_only=True):
 
     Attributes
     ----------
-    api_version, kind
+    api_version
+        The version of the form.
+    kind
         What the document is.
     items
         An entry for each workload.
@@ -305,7 +315,9 @@ class DifferenceDocument(Document, kw_only=True):
 
     Attributes
     ----------
-    api_version, kind
+    api_version
+        The version of the form.
+    kind
         What the document is.
     text
         The difference in a few lines.

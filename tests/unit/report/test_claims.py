@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from kai_sched.report.text_tables import tables
+
 from kai_sched.model.claims.objects import (
     AllocatedDevice,
     Allocation,
@@ -15,14 +17,14 @@ from kai_sched.model.claims.objects import (
     ResourceClaim,
     ResourceSlice,
 )
+from kai_sched.model.config import Config
 from kai_sched.model.constraints import NodeSelector, Requirement
 from kai_sched.model.objects import BindRequest, Node, Phase, Pod, Shape
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind, ClaimUse, Evict
 from kai_sched.plan.result import CycleResult, PodState
 from kai_sched.report.claims import claimed_devices
-from kai_sched.report.json import Cycle, cycle_document
-from kai_sched.report.text_tables import tables
+from kai_sched.report.json import Cycle, cycle_document, to_dict
 from tests.unit.report.sample import sample
 
 DRIVER = "gpu.example.com"
@@ -144,7 +146,7 @@ def test_only_wide_tables_have_all_of_it() -> None:
 
 def test_json_has_them_by_node_and_scenarios_do_not() -> None:
     cluster, result = world()
-    document = cycle_document(Cycle(cluster, result, {}), plain=True)
+    document = to_dict(cycle_document(Cycle(cluster, result, {}), Config()))
     assert document["claimedDevices"]["n1"][:2] == [
         {
             "driver": DRIVER,
@@ -165,7 +167,7 @@ def test_json_has_them_by_node_and_scenarios_do_not() -> None:
         },
     ]
     assert document["claimedDevices"]["n1"][3]["consumedCapacity"] == {"memory": "10737418240", "slots": "1500m"}
-    assert "claimedDevices" not in cycle_document(Cycle(cluster, result, {}), plain=False)
+    assert "claimedDevices" not in to_dict(cycle_document(Cycle(cluster, result, {}), None))
 
 
 def test_a_cluster_without_claims_has_no_such_table() -> None:

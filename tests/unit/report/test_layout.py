@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.cells import cell_len
-
 from kai_sched.report.layout import GAP, NARROWEST, Cell, Line, fit, fold, lay_out
+from rich.cells import cell_len
 
 
 def shown(lines: list[Line]) -> list[str]:

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+from kai_sched.report.text_tables import LEGEND, WORDS
 
 from kai_sched.cycle.explain.groups import HELP_TEXTS, NODE_TEXTS, OTHERS_FIRST
 from kai_sched.plan import reasons
 from kai_sched.plan.reasons import Reason
-from kai_sched.report.text_tables import LEGEND, WORDS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "pending.md").read_text()
 

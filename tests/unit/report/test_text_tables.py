@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from kai_sched.report.text_tables import cycle_line, summary, tables
 
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Node
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind, Evict, Pipeline, Side
 from kai_sched.plan.result import CycleResult, GroupState, NodeState
-from kai_sched.report.text_tables import cycle_line, summary, tables
 from tests.unit.report.sample import LONG_NAME, WHY, sample
 
 ONLY = Config(actions=("allocate",))
