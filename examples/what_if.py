@@ -12,13 +12,13 @@ TEAMS = Path(__file__).parent / "teams"
 
 
 def show(cluster: kai_sched.LoadedCluster) -> None:
-    """Print what each queue gets and who waits, and what two more nodes come to."""
+    """Print what each queue gets and who waits, and what three more nodes come to."""
     result = cluster.simulate()
     for name, queue in result.queues.items():
         print(f"{name}: {queue.allocated.gpu:g} of {queue.fair_share.gpu:g} GPUs")
     for waiting in result.waiting:
         print(f"{waiting.name} waits: {waiting.why}")
-    larger = cluster.with_nodes(2, like="gpu-node-1")
+    larger = cluster.with_nodes(3, like="gpu-node-1")
     print(cluster.diff(larger))
 
 
