@@ -198,7 +198,9 @@ def test_pods(operation: str, obj: Any, words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("annotations", [HALF, {"gpu-memory": "2000"}])
 def test_parts_are_refused_while_sharing_is_off(annotations: Any) -> None:
-    assert "GPU sharing is off unless the Config kai-config turns it on" in refusal(ask(POD, pod(annotations), AdmissionSettings()))
+    assert "GPU sharing is off unless the Config kai-config turns it on" in refusal(
+        ask(POD, pod(annotations), AdmissionSettings())
+    )
 
 
 def devices(**more: Any) -> list[Any]:
