@@ -200,7 +200,9 @@ class TestCluster:
         api.objects[CONFIG] = ApiFailure("GET", CONFIG, 500, "InternalError", "etcd")
         found = await lines(api)
         (line,) = [line for line in found if line.startswith("warning: scheduler")]
-        assert line.endswith("give this account the right")
+        assert line == (
+            'warning: scheduler: cannot be checked: User "u" cannot list resource "leases": give this account the right'
+        )
         assert any(line.startswith("warning: config kai-config: cannot be checked: ") for line in found)
         assert found[-1].startswith("ok: rights")
 
