@@ -17,7 +17,7 @@ COMPILED, MISSING, INTERPRETED = "compiled", "not compiled", "interpreted"
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class InstallationFacts:
     """This installation.
 
     Attributes
@@ -56,7 +56,7 @@ class Facts:
         }
 
 
-def facts() -> Facts:
+def facts() -> InstallationFacts:
     """The facts of this process. Makes the folder for compiled kernels where it is missing and can be made."""
     from kai_sched.solver import jit
 
@@ -68,7 +68,7 @@ def facts() -> Facts:
             folder = jit.cache_folder()
         problem = "; ".join(str(each.message) for each in found)
         kernels = COMPILED if jit.warm() else MISSING
-    return Facts(
+    return InstallationFacts(
         version=__version__,
         python=platform.python_version(),
         platform=platform.platform(),
