@@ -268,7 +268,8 @@ def test_pods_are_allowed_where_security_is_restricted() -> None:
     assert main["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert main["securityContext"]["readOnlyRootFilesystem"] is True
     assert "privileged" not in main["securityContext"]
-    assert {"hostNetwork", "hostPID", "hostIPC", "volumes", "initContainers"} & pod.keys() == set()
+    assert {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & pod.keys() == set()
+    assert pod["volumes"] == [{"name": "tmp", "emptyDir": {"sizeLimit": "256Mi"}}]
     assert [port for port in main["ports"] if "hostPort" in port] == []
 
 

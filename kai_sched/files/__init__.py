@@ -4,5 +4,6 @@
 ``items`` and ``objects`` sort their objects, ``strict`` and ``field_names`` refuse what a cluster would refuse,
 ``admission`` asks the webhooks' rules. ``workloads`` with ``controllers`` makes the pods that the controllers of
 workloads would make, ``grouping`` gives them groups, ``claim_templates`` and ``ephemeral_claims`` make their claims.
-``scenario`` reads scenario files, ``settings`` the configuration.
+``scenario`` reads scenario files, ``settings`` the configuration. ``recording`` is a cycle's inputs and plan as a
+document, ``private_file`` writes files that only their owner may read.
 """
