@@ -6,5 +6,6 @@ both are without secrets (``redaction``) and with the settings (``dump_settings`
 ``items`` and ``objects`` sort their objects, ``strict`` and ``field_names`` refuse what a cluster would refuse,
 ``admission`` asks the webhooks' rules. Where ``expanded`` finds workloads, ``workloads`` with ``controllers`` makes the
 pods that their controllers would make, ``grouping`` gives them groups, ``claim_templates`` and ``ephemeral_claims``
-make their claims. ``scenario`` reads scenario files, ``settings`` the configuration.
+make their claims. ``scenario`` reads scenario files, ``settings`` the configuration. ``recording`` is a cycle's inputs
+and plan as a document, ``private_file`` writes files that only their owner may read.
 """
