@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from kai_sched import library
 from kai_sched.answers.changes import Change, Drain, Override, Remove, Uncordon, changed, unknown
-from kai_sched.answers.difference import difference, difference_texts
+from kai_sched.answers.difference import difference
 from kai_sched.answers.explain.explanation import explain
 from kai_sched.answers.fit import EVICTS, RUNS, WAITS, fit
 from kai_sched.answers.trial import Trials
@@ -166,7 +166,7 @@ def print_difference(opened: Opened, output: str) -> None:
     if output in ("json", "yaml"):
         _print_data(answers_json.difference_document(found), output)
     else:
-        for text in difference_texts(found):
+        for text in found.texts:
             print(plain(text))
 
 

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kai_sched.answers.difference import Difference, difference_texts
-from kai_sched.answers.explain.constraints import Constraint
-from kai_sched.answers.explain.explanation import Costs, Explanation
-from kai_sched.answers.explain.suggestion import NothingHelps, Suggestion
-from kai_sched.answers.fit import Fit
 from kai_sched.answers.headlines import Headline, Victim
 from kai_sched.answers.overview import Overview, Placed, Room, Running, room_text
 from kai_sched.answers.waiting import Waiting
 from kai_sched.answers.workloads import Workload
 from kai_sched.plan.reasons import NoFit, Reason
 from kai_sched.plan.result import QUEUE_RESOURCES, QueueState
+
+# These import the solver, which must not happen before it is chosen how it runs.
+if TYPE_CHECKING:
+    from kai_sched.answers.difference import Difference
+    from kai_sched.answers.explain.constraints import Constraint
+    from kai_sched.answers.explain.explanation import Costs, Explanation
+    from kai_sched.answers.explain.suggestion import NothingHelps, Suggestion
+    from kai_sched.answers.fit import Fit
 
 API_VERSION = "kai-sched.io/v1"
 
@@ -82,7 +85,7 @@ def difference_document(found: Difference) -> dict[str, Any]:
     return {
         "apiVersion": API_VERSION,
         "kind": "Difference",
-        "text": difference_texts(found),
+        "text": found.texts,
         "starts": [_workload(each) for each in found.starts],
         "noLongerRuns": [_workload(each) for each in found.waits],
         "evicted": [_victim(each) for each in found.evicted],
