@@ -198,6 +198,15 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--override", metavar="FILE", help="Objects that replace those of the same kind and name."),
 ]
+RunTimes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--runtime",
+        metavar="KIND/NAME=2h",
+        help="How long a workload runs from its start. May be given several times.",
+        autocompletion=complete_workloads,
+    ),
+]
 DataOutput = Annotated[
     str,
     typer.Option("--output", "-o", parser=one_of(*ANSWERS), metavar="|".join(ANSWERS), help="What to print."),

@@ -14,6 +14,7 @@ from kai_sched.answers.headlines import Headline, Victim
 from kai_sched.answers.overview import Overview, Placed, Room, Running, room_text
 from kai_sched.answers.waiting import Waiting
 from kai_sched.answers.workloads import Workload
+from kai_sched.model.times import format_time
 from kai_sched.plan.reasons import NoFit, Reason
 from kai_sched.plan.result import QUEUE_RESOURCES, QueueState
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kai_sched.answers.explain.explanation import Costs, Explanation
     from kai_sched.answers.explain.suggestion import NothingHelps, Suggestion
     from kai_sched.answers.fit import Fit
+    from kai_sched.answers.when import When
 
 API_VERSION = "kai-sched.io/v1"
 
@@ -68,6 +70,7 @@ def explanation_document(found: Explanation) -> dict[str, Any]:
             "of": found.waiting,
             "after": [_workload(each) for each in found.ahead],
         },
+        "when": _when(found.when),
         "constraints": [_constraint(each) for each in found.constraints],
         "holders": [{"queue": name, "gpus": held, "overQuota": over} for name, held, over in found.holders],
         "suggestions": [_suggestion(each, costs) for each, costs in found.suggestions],
@@ -249,6 +252,17 @@ def _facts(facts: NoFit) -> dict[str, Any]:
         },
         "holders": {name: held / scales.get(facts.holders_of, 1.0) for name, held in facts.holders},
         "holdersOf": facts.holders_of,
+    }
+
+
+def _when(found: When | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "text": found.text,
+        "notBefore": format_time(found.not_before_ns) if found.not_before_ns else None,
+        "latest": format_time(found.latest_ns) if found.latest_ns else None,
+        "unbounded": [_workload(each) for each in found.unbounded],
     }
 
 
