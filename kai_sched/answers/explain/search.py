@@ -12,10 +12,10 @@ from kai_sched.plan.effects import Evict
 
 Changes = tuple[Change, ...]
 
-# Objects that the cycles of one scan may look at; a scan that would cost more halves its way instead.
-SCAN_WORK = 62_000
+# What one scan may cost (``Trials.work``); a scan that would cost more halves its way instead.
+SCAN_WORK = 95_000
 # The same for all trials of one explanation. Kinds that come last are looked at less closely once it is used up.
-ALL_WORK = 1_800_000
+ALL_WORK = 1_500_000
 CYCLES_OF_A_TRIAL = 3
 
 
