@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from kai_sched.model.field_errors import FieldError, shown
 from kai_sched.model.objects import UNLIMITED
@@ -15,6 +15,7 @@ from kai_sched.model.resources import parse_quantity
 from kai_sched.model.times import parse_time
 
 _LARGEST = 1e15  # of an amount, in any unit
+_LONGEST_S = 10 * 366 * 86_400
 
 
 def time_ns(now: object) -> int:
@@ -45,6 +46,17 @@ def whole(name: str, value: object, least: int = 1) -> int:
     if value < least:
         raise ValueError(f"{name} is {value}: give at least {least}")
     return value
+
+
+def seconds(name: str, value: object) -> float:
+    """A length of time above 0, in seconds: a ``timedelta``, or a number."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} is a timedelta or a number of seconds, not {shown(value)}: write timedelta(hours=2)")
+    if not 0 < value < _LONGEST_S:
+        raise ValueError(f"{name} is {value} seconds: give more than 0, and at most ten years")
+    return float(value)
 
 
 def text(name: str, value: object) -> str:

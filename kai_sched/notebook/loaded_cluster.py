@@ -5,20 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from os import PathLike, fspath
+from typing import TYPE_CHECKING
 
 from kai_sched import library
 from kai_sched.answers.changes import AddNodes, Change, Drain, Remove, SetQueue, Uncordon, changed
-from kai_sched.answers.difference import difference
-from kai_sched.answers.explain.explanation import explain
-from kai_sched.answers.fit import fit
-from kai_sched.answers.trial import Trials
 from kai_sched.answers.words import count, minute
 from kai_sched.answers.workloads import Workload, Workloads, workloads_of
 from kai_sched.cycle.hint_tracker import HintTracker
-from kai_sched.cycle.world.pods import SECOND_NS, World, advance
+from kai_sched.cycle.world.pods import SECOND_NS, World, advance, settled_states
+from kai_sched.files.run_times import Deadline, WorkloadName
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Object
@@ -26,23 +24,23 @@ from kai_sched.model.problems import Problem
 from kai_sched.model.store import TABLES, Cluster, Store
 from kai_sched.notebook import arguments
 from kai_sched.notebook.inputs import Inputs, Source, read_source, warn
-from kai_sched.notebook.results import (
-    DifferenceResult,
-    ExplanationResult,
-    FitResult,
-    SimulationResult,
-    difference_result,
-    explanation_result,
-)
+from kai_sched.notebook.results import SimulationResult
 from kai_sched.report.json import Cycle
 from kai_sched.solver import jit
 from kai_sched.telemetry.progress import Progress
+
+# These import the solver, which must not happen before it is chosen how it runs.
+if TYPE_CHECKING:
+    from kai_sched.answers.trial import Trials
+    from kai_sched.answers.when import RunTime
+    from kai_sched.notebook.question_results import DifferenceResult, ExplanationResult, FitResult
 
 # Cycles that an answer takes, about: whether compiled kernels are worth loading depends on it.
 CYCLES_OF_AN_EXPLANATION = 300
 CYCLES_OF_A_FIT = 8
 _WORLD = World(SECOND_NS, revives=False, restarts_clocks=False, keeps_devices=False)
 Now = datetime | str | None
+RunTimeLike = timedelta | float
 
 
 def load(source: Source, *, config: str | PathLike[str] | None = None) -> LoadedCluster:
@@ -73,7 +71,7 @@ def load(source: Source, *, config: str | PathLike[str] | None = None) -> Loaded
     cluster = case.store.cluster()
     now_ns = time.time_ns() if case.now_ns is None else case.now_ns
     warn(problems)
-    return LoadedCluster(inputs, case.path, cluster, cluster, case.config, now_ns, problems)
+    return LoadedCluster(inputs, case.path, cluster, cluster, case.config, now_ns, problems, case.deadlines)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -94,7 +92,8 @@ class LoadedCluster:
     cluster: Cluster
     config: Config
     _now_ns: int
-    problems: tuple[Problem, ...] = field(default=())
+    problems: tuple[Problem, ...]
+    _deadlines: Mapping[WorkloadName, Deadline]
 
     @property
     def now(self) -> datetime:
@@ -119,22 +118,34 @@ class LoadedCluster:
         for _ in range(cycles):
             view = store.cluster()
             result = library.decide(view, self.config, now_ns, cache, tracker.next_hints())
-            found.append(Cycle(view, result, advance(store, view, result, now_ns, _WORLD), now_ns))
+            advance(store, view, result, now_ns, _WORLD)
+            found.append(Cycle(view, result, settled_states(result, store.cluster()), now_ns))
             tracker.record(view, result, self.config)
             now_ns += SECOND_NS
         return SimulationResult(found, self.config, self._path, self.problems)
 
-    def explain(self, name: str, now: Now = None) -> ExplanationResult:
+    def explain(self, name: str, now: Now = None, run_times: Mapping[str, RunTimeLike] = {}) -> ExplanationResult:
         """Why a workload waits, and what would start it.
 
-        ``name`` is "name", "namespace/name", "kind/name", the name of its PodGroup or of one of its pods, or a part of
-        the name that no other has.
+        Parameters
+        ----------
+        name
+            "name", "namespace/name", "kind/name", the name of its PodGroup or of one of its pods, or a part of the name
+            that no other has.
+        now
+            The time of the question.
+        run_times
+            How long workloads run from their start, by name: a timedelta, or seconds.
         """
         trials = self._trials(now, CYCLES_OF_AN_EXPLANATION)
+        from kai_sched.answers.explain.explanation import explain
+        from kai_sched.notebook.question_results import explanation_result
+
         workloads = workloads_of(self.cluster)
         with arguments.plain_errors():
             asked = workloads.find(arguments.text("name", name))
-        return explanation_result(explain(trials, asked, workloads))
+            known = self._run_times(workloads, run_times)
+        return explanation_result(explain(trials, asked, workloads, known))
 
     def fit(self, source: Source, now: Now = None) -> FitResult:
         """Whether the workloads of these files or objects, which the cluster does not have yet, would run in it."""
@@ -147,13 +158,20 @@ class LoadedCluster:
             raise ValueError(
                 f"no pod for {self.config.scheduler_name} in {names}: give files or objects with workloads"
             )
-        return FitResult(fit(added._trials(now, CYCLES_OF_A_FIT), asked, workloads))
+        trials = added._trials(now, CYCLES_OF_A_FIT)
+        from kai_sched.answers.fit import fit
+        from kai_sched.notebook.question_results import FitResult
+
+        return FitResult(fit(trials, asked, workloads))
 
     def diff(self, other: LoadedCluster, now: Now = None) -> DifferenceResult:
         """What differs between the plans of this cluster and of another one, once both have settled."""
         if not isinstance(other, LoadedCluster):
             raise TypeError(f"diff takes a loaded cluster, not {type(other).__name__}: write diff(load(...))")
         before, after = (each._trials(now, CYCLES_OF_A_FIT) for each in (self, other))
+        from kai_sched.answers.difference import difference
+        from kai_sched.notebook.question_results import difference_result
+
         old, new = workloads_of(self.cluster), workloads_of(other.cluster)
         return difference_result(difference(before.outcome(), after.outcome(), old, new, after.now_ns))
 
@@ -235,7 +253,14 @@ class LoadedCluster:
                 if old.get(key) != item:
                     store.put(item)
         fresh = tuple(each for each in problems if each not in self.problems)
-        return replace(self, _inputs=inputs, _read=whole, cluster=store.cluster(), problems=(*self.problems, *fresh))
+        return replace(
+            self,
+            _deadlines=case.deadlines,
+            _inputs=inputs,
+            _read=whole,
+            cluster=store.cluster(),
+            problems=(*self.problems, *fresh),
+        )
 
     def _new_workloads(self, before: Cluster, workloads: Workloads) -> Sequence[Workload]:
         """The workloads with pods for this scheduler that ``before`` did not have."""
@@ -253,7 +278,23 @@ class LoadedCluster:
     def _trials(self, now: Now, cycles: int) -> Trials:
         now_ns = self._time(now)
         self._choose_solver(cycles)
+        from kai_sched.answers.trial import Trials
+
         return Trials(self.cluster, self.config, now_ns, library.decide)
+
+    def _run_times(self, workloads: Workloads, given: Mapping[str, RunTimeLike]) -> dict[str, RunTime]:
+        """By key of a group: the deadlines of the input, and what the caller says."""
+        from kai_sched.answers.when import RunTime
+
+        found = {}
+        for group, each in workloads.by_group.items():
+            deadline = self._deadlines.get(WorkloadName(each.kind, each.namespace, each.name))
+            if deadline is not None:
+                found[group] = RunTime(deadline.seconds, False, deadline.started_ns)
+        for name, run_time in given.items():
+            group = workloads.find(arguments.text("run_times", name)).group
+            found[group] = RunTime(arguments.seconds(f"the run time of {name}", run_time), True)
+        return found
 
     def _time(self, now: Now) -> int:
         return self._now_ns if now is None else arguments.time_ns(now)

@@ -1,23 +1,19 @@
-"""What the methods of a loaded cluster return: with the document that `-o json` prints (``to_dict``), a text for
-``print``, a short repr, and HTML for notebooks.
+"""What a simulation gives, and what all answers have: the document that `-o json` prints (``to_dict``), a text
+for ``print``, a short repr, and HTML for notebooks.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from kai_sched.answers.difference import Difference, difference_texts
-from kai_sched.answers.explain.explanation import Explanation
-from kai_sched.answers.fit import Fit
 from kai_sched.answers.headlines import Headline
 from kai_sched.answers.overview import Overview, Placed, Running, overview
 from kai_sched.answers.waiting import Waiting, pod_gpus
-from kai_sched.answers.words import count
 from kai_sched.answers.workloads import Workloads, workloads_of
 from kai_sched.model.config import Config
 from kai_sched.model.keys import split_key
@@ -28,16 +24,13 @@ from kai_sched.plan.result import CycleResult
 from kai_sched.report import answers_json
 from kai_sched.report.columns import Line
 from kai_sched.report.documents import Document
-from kai_sched.report.explain_text import explanation_lines
 from kai_sched.report.json import Cycle, cycle_document, document, to_dict
 from kai_sched.report.overview_text import CSV_COLUMNS, View, cycle_text, overview_lines, workload_rows
-from kai_sched.report.text import plain
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 WIDTH = 120  # of printed tables, in columns
-Found = TypeVar("Found")
 
 
 class Answer(ABC):
@@ -144,30 +137,36 @@ class NodeResult:
 
 
 class SimulatedCycle:
-    """One cycle of a simulation. All tables are computed when they are first read."""
+    """One cycle of a simulation. All tables are computed when they are first read.
+
+    Attributes
+    ----------
+    cycle
+        The cluster and the result, in scheduler units.
+    """
 
     def __init__(self, cycle: Cycle, config: Config) -> None:
-        self._cycle = cycle
+        self.cycle = cycle
         self._config = config
 
     @property
     def result(self) -> CycleResult:
         """What ``run_cycle`` returns, in scheduler units."""
-        return self._cycle.result
+        return self.cycle.result
 
     @property
     def now(self) -> datetime:
         """The time of the cycle, in UTC."""
-        return moment(self._cycle.now_ns)
+        return moment(self.cycle.now_ns)
 
     @cached_property
     def overview(self) -> Overview:
         """All of it as ``kai-sched simulate`` shows it, in scheduler units."""
-        return overview(self._cycle.cluster, self.result, self._config, self._cycle.now_ns)
+        return overview(self.cycle.cluster, self.result, self._config, self.cycle.now_ns)
 
     @cached_property
     def _workloads(self) -> Workloads:
-        return workloads_of(self._cycle.cluster)
+        return workloads_of(self.cycle.cluster)
 
     @cached_property
     def queues(self) -> Named[QueueResult]:
@@ -194,7 +193,7 @@ class SimulatedCycle:
     @cached_property
     def pods(self) -> Named[PodResult]:
         """The pods of the scheduler, by "namespace/name"."""
-        known, workloads = self._cycle.cluster.pods, self._workloads
+        known, workloads = self.cycle.cluster.pods, self._workloads
         return Named(
             "pod",
             PodResult,
@@ -213,7 +212,7 @@ class SimulatedCycle:
     @cached_property
     def nodes(self) -> Named[NodeResult]:
         """The nodes of the pool, by name."""
-        known = self._cycle.cluster.nodes
+        known = self.cycle.cluster.nodes
         return Named(
             "node",
             NodeResult,
@@ -258,8 +257,8 @@ class SimulatedCycle:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        lines = overview_lines(self.overview, View(WIDTH), self._cycle.cluster, self.result)
-        return map(_text, lines)
+        lines = overview_lines(self.overview, View(WIDTH), self.cycle.cluster, self.result)
+        return map(line_text, lines)
 
     def _repr_html_(self) -> str:
         return html_text(self._lines())
@@ -281,7 +280,7 @@ class SimulationResult(SimulatedCycle, Answer):
         self._problems = problems
 
     def _document(self) -> Document:
-        cycles = [cycle_document(each._cycle, self._config) for each in self.cycles]
+        cycles = [cycle_document(each.cycle, self._config) for each in self.cycles]
         return document(self._source, "cluster", cycles, self._problems)
 
     def __repr__(self) -> str:
@@ -289,63 +288,8 @@ class SimulationResult(SimulatedCycle, Answer):
         return f"<SimulationResult: {many}{cycle_text(self.overview)}>"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ExplanationResult(Explanation, Answer):
-    """An ``Explanation`` that can be shown."""
-
-    def _lines(self) -> Iterator[str]:
-        return map(_text, explanation_lines(self, WIDTH, wide=False))
-
-    def _document(self) -> Document:
-        return answers_json.explanation_document(self)
-
-    def __repr__(self) -> str:
-        state = "starts" if self.starts else "waits" if self.needs else "does not wait"
-        return f"<ExplanationResult: {self.workload} {state}; {count(len(self.suggestions), 'suggestion')}>"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class DifferenceResult(Difference, Answer):
-    """A ``Difference`` that can be shown."""
-
-    def _lines(self) -> Iterator[str]:
-        return map(plain, difference_texts(self))
-
-    def _document(self) -> Document:
-        return answers_json.difference_document(self)
-
-    def __repr__(self) -> str:
-        parts = ("starts", "waits", "evicted", "spared", "gone", "new", "shares")
-        found = [f"{len(getattr(self, name))} {name}" for name in parts if getattr(self, name)]
-        return f"<DifferenceResult: {', '.join(found) or 'nothing differs'}>"
-
-
-class FitResult(Rows[Fit], Answer):
-    """Whether workloads would run: a ``Fit`` for each."""
-
-    __slots__ = ()
-
-    def __init__(self, found: Sequence[Fit]) -> None:
-        super().__init__("workload", Fit, found, lambda each: f"{each.workload.name} {each.verdict}")
-
-    def _lines(self) -> Iterator[str]:
-        return (plain(each.text) for each in self)
-
-    def _document(self) -> Document:
-        return answers_json.fit_document(self)
-
-
-def explanation_result(found: Explanation) -> ExplanationResult:
-    """The explanation as a result."""
-    return ExplanationResult(**{each.name: getattr(found, each.name) for each in fields(found)})
-
-
-def difference_result(found: Difference) -> DifferenceResult:
-    """The difference as a result."""
-    return DifferenceResult(**{each.name: getattr(found, each.name) for each in fields(found)})
-
-
-def _text(line: Line) -> str:
+def line_text(line: Line) -> str:
+    """The text of a line, without styles."""
     return "".join(text for text, _ in line)
 
 

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from kai_sched.answers.difference import Difference, difference_texts
-from kai_sched.answers.explain.constraints import Constraint
-from kai_sched.answers.explain.explanation import Costs, Explanation
-from kai_sched.answers.explain.suggestion import NothingHelps, Suggestion
-from kai_sched.answers.fit import Fit
 from kai_sched.answers.headlines import Headline, Victim
 from kai_sched.answers.overview import Overview, Placed, Room, Running, room_text
 from kai_sched.answers.waiting import Waiting
 from kai_sched.answers.workloads import Workload
+from kai_sched.model.times import format_time
 from kai_sched.plan.reasons import NoFit, Reason
 from kai_sched.plan.result import QueueState
 from kai_sched.report import documents as d
 from kai_sched.report import question_documents as q
 from kai_sched.report import reason_documents as r
+
+# These import the solver, which must not happen before it is chosen how it runs.
+if TYPE_CHECKING:
+    from kai_sched.answers.difference import Difference
+    from kai_sched.answers.explain.constraints import Constraint
+    from kai_sched.answers.explain.explanation import Costs, Explanation
+    from kai_sched.answers.explain.suggestion import NothingHelps, Suggestion
+    from kai_sched.answers.fit import Fit
+    from kai_sched.answers.when import When
 
 
 def overview_document(found: Overview) -> d.OverviewDocument:
@@ -54,6 +60,7 @@ def explanation_document(found: Explanation) -> q.ExplanationDocument:
         starts=found.starts,
         reason=reason_document(found.reason) if found.reason else None,
         line=q.LineDocument(place=len(ahead) + 1, of=found.waiting, after=ahead),
+        when=_when(found.when) if found.when else None,
         constraints=[_constraint(each) for each in found.constraints],
         holders=[q.HolderDocument(queue=name, gpus=held, over_quota=over) for name, held, over in found.holders],
         suggestions=[_suggestion(each, costs) for each, costs in found.suggestions],
@@ -69,7 +76,7 @@ def fit_document(found: Sequence[Fit]) -> q.FitListDocument:
 def difference_document(found: Difference) -> q.DifferenceDocument:
     """What differs between two plans."""
     return q.DifferenceDocument(
-        text=difference_texts(found),
+        text=found.texts,
         starts=[_workload(each) for each in found.starts],
         no_longer_runs=[_workload(each) for each in found.waits],
         evicted=[_victim(each) for each in found.evicted],
@@ -239,6 +246,15 @@ def _victim(found: Victim) -> d.VictimDocument:
 def _request(request: Sequence[tuple[str, float]]) -> dict[str, float]:
     """By resource; CPU in cores."""
     return {name: in_units(name, amount) for name, amount in request}
+
+
+def _when(found: When) -> q.WhenDocument:
+    return q.WhenDocument(
+        text=found.text,
+        not_before=format_time(found.not_before_ns) if found.not_before_ns else None,
+        latest=format_time(found.latest_ns) if found.latest_ns else None,
+        unbounded=[_workload(each) for each in found.unbounded],
+    )
 
 
 def _constraint(found: Constraint) -> q.ConstraintDocument:

@@ -22,10 +22,12 @@ def explanation_lines(answer: Explanation, width: int | None, wide: bool) -> Ite
     yield from _why(answer)
     yield from _holders(answer)
     yield from _suggestions(answer, width, wide)
+    yield []
     if answer.ahead:
         names = some([plain(each.name) for each in answer.ahead])
-        yield []
         yield [(f"In line: {len(answer.ahead) + 1} of {answer.waiting}, after {names}", "")]
+    if answer.when is not None:
+        yield [(f"When it starts without a change: {plain(answer.when.text)}", "")]
 
 
 def _head(answer: Explanation, wide: bool) -> Iterator[Line]:

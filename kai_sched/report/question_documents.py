@@ -52,6 +52,27 @@ class LineDocument(Document, kw_only=True):
     after: list[WorkloadDocument]
 
 
+class WhenDocument(Document, kw_only=True):
+    """When the workload starts without any change, with nothing else arriving.
+
+    Attributes
+    ----------
+    text
+        The answer in a line.
+    not_before
+        The earliest time by the run times that were given, in RFC 3339; null where nothing says so.
+    latest
+        The latest time, in RFC 3339; null where nothing bounds it.
+    unbounded
+        Running workloads without a deadline, which is why there is no latest time.
+    """
+
+    text: str
+    not_before: str | None
+    latest: str | None
+    unbounded: list[WorkloadDocument]
+
+
 class ConstraintDocument(Document, kw_only=True):
     """Something that keeps the workload from starting.
 
@@ -188,6 +209,8 @@ class ExplanationDocument(Document, kw_only=True):
         Why it waits; null where no pod does.
     line
         Its place in line.
+    when
+        When it starts without any change; null where it starts now.
     constraints
         What blocks it.
     holders
@@ -211,6 +234,7 @@ class ExplanationDocument(Document, kw_only=True):
     starts: bool
     reason: ReasonDocument | None
     line: LineDocument
+    when: WhenDocument | None
     constraints: list[ConstraintDocument]
     holders: list[HolderDocument]
     suggestions: list[SuggestionDocument]
