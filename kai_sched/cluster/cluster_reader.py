@@ -109,15 +109,17 @@ class ClusterReader:
         """
         found = ReadObjects()
         first, *others = sorted(sources, key=lambda source: source.kind != POD)
-        await self._list(first, namespace, found)
-        pods = list(found.objects)
-        await asyncio.gather(*(self._list(source, namespace, found) for source in others))
+        pods = await self._list(first, namespace, found)
+        found.objects += pods
+        for objects in await asyncio.gather(*(self._list(source, namespace, found) for source in others)):
+            found.objects += objects
         await self._read_config_map(self._config_map(found.objects), found)
         await self._read_owners(_owners_of(pods, scheduler_name), found)
+        found.unreadable.sort(key=lambda each: each.resource)
         return found
 
-    async def _list(self, source: WatchSource, namespace: str, found: ReadObjects) -> None:
-        """Add the objects of the source, or why they are not there."""
+    async def _list(self, source: WatchSource, namespace: str, found: ReadObjects) -> list[Manifest]:
+        """The objects of the source; why they are not there is added to ``found``."""
         version, kind = source.kind
         plural = source.path.rpartition("/")[2]
         path = objects_path(version, plural, namespace if kind in NAMESPACED else "")
@@ -136,11 +138,11 @@ class ClusterReader:
             except ApiFailure as failure:
                 if failure.status not in AGAIN or attempt == ATTEMPTS:
                     self._note(failure, source, plural, namespace, found)
-                    return
+                    break
                 await self._sleep(min(PAUSE_MAX_S, failure.retry_after_s or PAUSE_S * attempt))
             else:
-                found.objects += objects
-                return
+                return objects
+        return []
 
     async def _read_config_map(self, key: str, found: ReadObjects) -> None:
         """Put the contents of that ConfigMap in place of its metadata, if it is there."""
