@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kai_sched.answers.goal import has_minimum, holding
 from kai_sched.answers.headlines import Victim, paid_text, victims_of
-from kai_sched.answers.trial import Outcome
+from kai_sched.answers.trial import TrialOutcome
 from kai_sched.answers.words import count, number, some
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.plan.effects import Evict
@@ -58,7 +58,7 @@ class Difference:
         return not (self.starts or self.waits or self.evicted or self.spared or self.gone or self.new or self.shares)
 
 
-def difference(before: Outcome, after: Outcome, old: Workloads, new: Workloads, now_ns: int) -> Difference:
+def difference(before: TrialOutcome, after: TrialOutcome, old: Workloads, new: Workloads, now_ns: int) -> Difference:
     """What ``after`` changes. ``old`` and ``new`` name the workloads of both."""
     had, has = _started(before, old), _started(after, new)
     lost_before, lost_after = ({each.group for each in plan.evicted} for plan in (before, after))
@@ -76,7 +76,7 @@ def difference(before: Outcome, after: Outcome, old: Workloads, new: Workloads, 
     )
 
 
-def _started(outcome: Outcome, workloads: Workloads) -> set[str]:
+def _started(outcome: TrialOutcome, workloads: Workloads) -> set[str]:
     """The groups that hold their minimum at the end."""
     cluster = outcome.end
     members: dict[str, list[str]] = {}
@@ -95,7 +95,7 @@ def _named(workloads: Workloads, groups: Iterable[str]) -> tuple[Workload, ...]:
     return tuple(sorted(found, key=lambda each: (each.namespace, each.name, each.group)))
 
 
-def _shares(before: Outcome, after: Outcome) -> Iterable[ShareChange]:
+def _shares(before: TrialOutcome, after: TrialOutcome) -> Iterable[ShareChange]:
     old = {each.name: each for each in before.last.queues}
     new = {each.name: each for each in after.last.queues}
     for name in sorted(old.keys() | new.keys()):

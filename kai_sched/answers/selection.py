@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from kai_sched.answers.changes import unknown
-from kai_sched.answers.overview import Overview, Placed, Running
+from kai_sched.answers.overview import Overview, PlacedWorkload
 from kai_sched.answers.waiting import Waiting
 from kai_sched.model.field_errors import FieldError
 from kai_sched.model.keys import unmarked
@@ -15,7 +15,7 @@ from kai_sched.model.queue_tree import path_to_root
 from kai_sched.model.store import Cluster
 
 SORTS = ("age", "name", "queue", "gpus")
-Row = TypeVar("Row", Waiting, Placed, Running)
+Row = TypeVar("Row", Waiting, PlacedWorkload, RunningWorkload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def _sorted(rows: list[Row], sort: str) -> list[Row]:
             return rows
 
 
-def _name(row: Waiting | Placed | Running) -> tuple[str, str]:
+def _name(row: Waiting | PlacedWorkload | RunningWorkload) -> tuple[str, str]:
     first = row.workloads[0] if isinstance(row, Waiting) else row.workload
     return first.name, first.namespace
 
@@ -114,7 +114,7 @@ def _has(labels: Mapping[str, str], key: str, value: str | None) -> bool:
     return found is not None if value is None else found == value
 
 
-def names(rows: Iterable[Waiting | Placed | Running]) -> Iterable[str]:
+def names(rows: Iterable[Waiting | PlacedWorkload | RunningWorkload]) -> Iterable[str]:
     """ "kind/namespace/name" of each workload."""
     for row in rows:
         for each in row.workloads if isinstance(row, Waiting) else (row.workload,):

@@ -32,7 +32,7 @@ def decide_unasked(cluster: Cluster, config: Config, now_ns: int, cache: Cache, 
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrialOutcome:
     """What became of a cluster.
 
     Attributes
@@ -90,7 +90,7 @@ class Trials:
         """The work of one cycle."""
         return len(self._base.pods) + len(self._base.nodes)
 
-    def outcome(self, changes: Sequence[Change] = ()) -> Outcome:
+    def outcome(self, changes: Sequence[Change] = ()) -> TrialOutcome:
         """What becomes of the cluster with these changes. Raises FieldError for changes that do not fit it."""
         base = self._store.cluster()
         try:
@@ -107,7 +107,7 @@ class Trials:
         else:
             self._store.restore(base)
 
-    def _settle(self) -> Outcome:
+    def _settle(self) -> TrialOutcome:
         store, now_ns, tracker = self._store, self.now_ns, HintTracker()
         start = view = store.cluster()
         results: list[CycleResult] = []
@@ -127,7 +127,7 @@ class Trials:
             following = tracker.next_hints()
             settled = store.serial == before and following == hints and not again
             hints, view, now_ns = following, store.cluster(), now_ns + SECOND_NS
-        return Outcome(start, view, results[0], results[-1], tuple(evicted), tuple(bound), len(results), settled)
+        return TrialOutcome(start, view, results[0], results[-1], tuple(evicted), tuple(bound), len(results), settled)
 
 
 def may_change(cluster: Cluster, result: CycleResult) -> bool:

@@ -16,7 +16,7 @@ from kai_sched.answers.explain.explanation import Costs, Explanation
 from kai_sched.answers.explain.suggestion import NothingHelps, Suggestion
 from kai_sched.answers.fit import Fit
 from kai_sched.answers.headlines import Headline, Victim
-from kai_sched.answers.overview import Overview, Placed, Room, Running, room_text
+from kai_sched.answers.overview import ClusterRoom, Overview, PlacedWorkload, RunningWorkload, room_text
 from kai_sched.answers.waiting import Waiting
 from kai_sched.answers.workloads import Workload
 from kai_sched.plan.reasons import NoFit, Reason
@@ -61,9 +61,9 @@ def explanation_document(found: Explanation) -> dict[str, Any]:
         "starts": found.starts,
         "reason": reason_document(found.reason),
         "line": {
-            "place": len(found.ahead) + 1,
+            "place": len(found.earlier) + 1,
             "of": found.waiting,
-            "after": [_workload(each) for each in found.ahead],
+            "after": [_workload(each) for each in found.earlier],
         },
         "constraints": [_constraint(each) for each in found.constraints],
         "holders": [{"queue": name, "gpus": held, "overQuota": over} for name, held, over in found.holders],
@@ -114,7 +114,7 @@ def _workload(found: Workload) -> dict[str, str]:
     return {"kind": found.kind, "namespace": found.namespace, "name": found.name, "podGroup": found.group}
 
 
-def _room(room: Room) -> dict[str, Any]:
+def _room(room: ClusterRoom) -> dict[str, Any]:
     scale = 1000.0 if room.resource == "cpu" else 1.0
     return {
         "resource": room.resource,
@@ -162,7 +162,7 @@ def _waiting(found: Waiting) -> dict[str, Any]:
     }
 
 
-def _placed(found: Placed | Running) -> dict[str, Any]:
+def _placed(found: PlacedWorkload | RunningWorkload) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "workload": _workload(found.workload),
         "queue": found.queue,
@@ -170,7 +170,7 @@ def _placed(found: Placed | Running) -> dict[str, Any]:
         "gpus": found.gpus,
         "nodes": dict(found.nodes),
     }
-    if isinstance(found, Placed):
+    if isinstance(found, PlacedWorkload):
         entry |= {"startsNow": found.starts, "after": found.after}
     return entry
 

@@ -22,10 +22,10 @@ def explanation_lines(answer: Explanation, width: int | None, wide: bool) -> Ite
     yield from _why(answer)
     yield from _holders(answer)
     yield from _suggestions(answer, width, wide)
-    if answer.ahead:
-        names = some([plain(each.name) for each in answer.ahead])
+    if answer.earlier:
+        names = some([plain(each.name) for each in answer.earlier])
         yield []
-        yield [(f"In line: {len(answer.ahead) + 1} of {answer.waiting}, after {names}", "")]
+        yield [(f"In line: {len(answer.earlier) + 1} of {answer.waiting}, after {names}", "")]
 
 
 def _head(answer: Explanation, wide: bool) -> Iterator[Line]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kai_sched.answers.headlines import Headline
-from kai_sched.answers.overview import Overview, Placed, Running, room_text
+from kai_sched.answers.overview import Overview, PlacedWorkload, RunningWorkload, room_text
 from kai_sched.answers.selection import names
 from kai_sched.answers.waiting import Waiting
 from kai_sched.answers.words import count, duration, number
@@ -40,7 +40,7 @@ CSV_COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TableView:
     """How the overview is shown.
 
     Attributes
@@ -64,7 +64,7 @@ class View:
     as_of: str = ""
 
 
-def overview_lines(overview: Overview, view: View, cluster: Cluster, result: CycleResult) -> Iterator[Line]:
+def overview_lines(overview: Overview, view: TableView, cluster: Cluster, result: CycleResult) -> Iterator[Line]:
     """The whole overview; ``cluster`` and ``result`` are of its cycle."""
     first = f"Cluster  {room_text(overview.room)}"
     yield [(f"{first}   {view.as_of}" if view.as_of else first, "")]
@@ -85,7 +85,7 @@ def overview_lines(overview: Overview, view: View, cluster: Cluster, result: Cyc
         yield [(hidden, "dim")]
 
 
-def _queues(overview: Overview, view: View) -> Iterator[Line]:
+def _queues(overview: Overview, view: TableView) -> Iterator[Line]:
     if not overview.queues:
         return
     resources = ("gpu", "cpu", "memory") if view.wide else (overview.room.resource,)
@@ -131,7 +131,7 @@ def bar(value: float, most: float) -> str:
     return _FULL * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
 
 
-def _waiting(overview: Overview, view: View) -> Iterator[Line]:
+def _waiting(overview: Overview, view: TableView) -> Iterator[Line]:
     if not overview.waiting:
         return
     pods, groups = count(overview.waiting_pods, "pod"), count(overview.waiting_workloads, "workload")
@@ -156,7 +156,7 @@ def _waiting_row(each: Waiting, wide: bool) -> list[Cell]:
     return [*cells, Cell(plain(each.why), last=True)]
 
 
-def _placed(overview: Overview, view: View) -> Iterator[Line]:
+def _placed(overview: Overview, view: TableView) -> Iterator[Line]:
     for starts, title in ((True, "STARTS NOW"), (False, "STARTS ONCE OTHERS HAVE LEFT")):
         found = [each for each in overview.placed if each.starts == starts]
         if found:
@@ -166,7 +166,7 @@ def _placed(overview: Overview, view: View) -> Iterator[Line]:
             yield from lay_out([_place_row(each, view) for each in found], view.width, indent=2)
 
 
-def _place_row(each: Placed | Running, view: View) -> list[Cell]:
+def _place_row(each: PlacedWorkload | RunningWorkload, view: TableView) -> list[Cell]:
     wide = [Cell(plain(each.workload.group))] if view.wide else []
     amount = f"{count(each.pods, 'pod')}, {number(each.gpus)} GPU" if each.gpus else count(each.pods, "pod")
     return [
@@ -187,7 +187,7 @@ def nodes_text(nodes: Sequence[tuple[str, int]], wide: bool) -> str:
     return ", ".join(names)
 
 
-def evictions(overview: Overview, view: View) -> Iterator[Line]:
+def evictions(overview: Overview, view: TableView) -> Iterator[Line]:
     """Who is evicted for whom: a headline for each, and the rule."""
     if not overview.headlines:
         return
@@ -206,7 +206,7 @@ def evictions_title(found: Sequence[Headline]) -> str:
     return f"EVICTIONS  {count(winners, 'workload')} {'gets' if winners == 1 else 'get'} room, {len(victims)} pay"
 
 
-def _running(overview: Overview, view: View) -> Iterator[Line]:
+def _running(overview: Overview, view: TableView) -> Iterator[Line]:
     if overview.running:
         if view.headers:
             yield [(f"RUNNING  {count(len(overview.running), 'workload')}", "bold")]
@@ -254,8 +254,8 @@ def csv_lines(overview: Overview, headers: bool) -> Iterator[Line]:
                 yield [(_csv_row(each, row, state), "")]
 
 
-def _csv_row(workload: Workload, row: Waiting | Placed | Running, state: str) -> str:
-    if isinstance(row, Placed):
+def _csv_row(workload: Workload, row: Waiting | PlacedWorkload | RunningWorkload, state: str) -> str:
+    if isinstance(row, PlacedWorkload):
         state = "starting" if row.starts else "pipelined"
     waits = (row.code, row.why, f"{row.waits_s:.0f}") if isinstance(row, Waiting) else ("", "", "")
     nodes = "" if isinstance(row, Waiting) else " ".join(name for name, _ in row.nodes)

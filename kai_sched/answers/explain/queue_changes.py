@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kai_sched.answers.changes import SHARES, SetQueue
-from kai_sched.answers.explain.search import Changes, Search
+from kai_sched.answers.explain.search import Changes, TrialSearch
 from kai_sched.answers.explain.suggestion import OWNER, Finding, NothingHelps, Suggestion
 from kai_sched.model.objects import UNLIMITED, Queue
 from kai_sched.model.queue_tree import path_to_root
@@ -43,7 +43,7 @@ class _Level:
         return max(0, math.ceil(self.most / unit - math.floor(self.now / unit + 1e-9) - 1e-9))
 
 
-def queue_findings(search: Search) -> Iterator[Finding]:
+def queue_findings(search: TrialSearch) -> Iterator[Finding]:
     """What the owner of the queue can change."""
     state = search.base.first.groups.get(search.group)
     queues = search.trials.cluster.queues
@@ -65,7 +65,7 @@ def queue_findings(search: Search) -> Iterator[Finding]:
         yield found
 
 
-def unlimited_changes(search: Search, field: str) -> Changes:
+def unlimited_changes(search: TrialSearch, field: str) -> Changes:
     """An unlimited quota, or limit, at every level of the group's queue."""
     state = search.base.first.groups.get(search.group)
     queues = search.trials.cluster.queues
@@ -96,7 +96,7 @@ def _levels(path: Sequence[Queue], states: dict[str, QueueState], field: str) ->
     return found
 
 
-def _raised(search: Search, field: str, levels: Sequence[_Level]) -> Finding | None:
+def _raised(search: TrialSearch, field: str, levels: Sequence[_Level]) -> Finding | None:
     """The smallest amounts that are enough: all levels are raised alike, and then each lowered as far as it can be."""
     if not levels:
         return None
@@ -117,7 +117,7 @@ def _raised(search: Search, field: str, levels: Sequence[_Level]) -> Finding | N
 Amounts = list[tuple[_Level, float]]
 
 
-def _lowered(search: Search, amounts: Amounts) -> tuple[Amounts, bool]:
+def _lowered(search: TrialSearch, amounts: Amounts) -> tuple[Amounts, bool]:
     """The amounts, of which none can be smaller while the others stay; and whether all smaller ones were tried."""
     exact = True
     for _ in range(ROUNDS_MAX):
@@ -170,7 +170,7 @@ def _text(amounts: Sequence[tuple[_Level, float]]) -> str:
     return " and ".join(parts)
 
 
-def _heavier(search: Search, path: Sequence[Queue]) -> Finding | None:
+def _heavier(search: TrialSearch, path: Sequence[Queue]) -> Finding | None:
     """A larger weight for the leaf and the queues above it, each no larger than it has to be."""
     share = next((each for each in SHARES if _asks(search, each)), "")
     weights = {queue.name: getattr(queue, share).weight for queue in path} if share else {}
@@ -203,7 +203,7 @@ def _heavier(search: Search, path: Sequence[Queue]) -> Finding | None:
     return Suggestion("weight", OWNER, text, "unit of overQuotaWeight", changes(values), exact)
 
 
-def _asks(search: Search, share: str) -> bool:
+def _asks(search: TrialSearch, share: str) -> bool:
     place = QUEUE_RESOURCES.index(share)
     state = search.base.first.groups[search.group]
     return any(each.requested[place] > 0 for each in search.base.first.queues if each.name == state.queue)
