@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from kai_sched.answers.changes import unknown
-from kai_sched.answers.overview import Overview, PlacedWorkload
+from kai_sched.answers.overview import Overview, PlacedWorkload, RunningWorkload
 from kai_sched.answers.waiting import Waiting
 from kai_sched.model.field_errors import FieldError
 from kai_sched.model.keys import unmarked

@@ -73,7 +73,7 @@ class _Hints(msgspec.Struct):
     awaited_devices: list[tuple[str, str]]
 
 
-class _Document(msgspec.Struct, rename="camel"):
+class _RecordingDocument(msgspec.Struct, rename="camel"):
     api_version: str
     kind: str
     version: str
@@ -110,7 +110,7 @@ def encode_recording(recording: CycleRecording) -> bytes:
     inputs = recording.inputs
     cluster, shapes = inputs.cluster, dict[Shape, int]()
     pod_shapes = [shapes.setdefault(pod.shape, len(shapes)) for pod in cluster.pods.values()]
-    document = _Document(
+    document = _RecordingDocument(
         api_version=VERSION,
         kind=KIND,
         version=recording.version,
@@ -204,7 +204,7 @@ def _read(decoder: msgspec.json.Decoder[Part], raw: bytes | memoryview, part: st
         raise BrokenInput(f"{part}: {error}: it is damaged, or another version wrote it: record it again") from None
 
 
-_document = msgspec.json.Decoder(_Document)
+_document = msgspec.json.Decoder(_RecordingDocument)
 _config = msgspec.json.Decoder(Config)
 _hints = msgspec.json.Decoder(SchedulingHints)
 _shapes = msgspec.json.Decoder(list[Shape])
