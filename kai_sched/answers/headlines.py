@@ -83,7 +83,7 @@ class Headline:
         verb = "moves" if self.victims and all(each.moved == each.pods for each in self.victims) else "evicts"
         placed = f"place {gpus(self.asked)} for " if self.asked else "place "
         free = self.gpus - self.asked
-        stays = f"; {gpus(free)} stay free" if free > 0 and verb == "evicts" else ""
+        stays = f"; {gpus(free)} stay free" if self.asked and free > 0 and verb == "evicts" else ""
         return f"To {placed}{self.winner.name} this {verb} {paid}{stays}"
 
 
@@ -143,7 +143,8 @@ def _paid_alike(members: Sequence[Victim]) -> str:
         pods = f"{first.pods} of its {first.of_pods} pods"
     amount = f", {gpus(first.gpus)}" if first.gpus else ""
     each_of = f"{len(members)} x " if len(members) > 1 else ""
-    return f"{names} ({first.queue}): {each_of}{pods}{amount}" + (f", up {duration(up)}" if up else "")
+    queue = f" ({first.queue})" if first.queue else ""
+    return f"{names}{queue}: {each_of}{pods}{amount}" + (f", up {duration(up)}" if up else "")
 
 
 def _asked(cluster: Cluster, group: str) -> float:

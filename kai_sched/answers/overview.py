@@ -169,25 +169,23 @@ def _placed(cluster: Cluster, result: CycleResult, workloads: Workloads) -> list
     moved = waits.moves(result.effects)
     found = []
     for group, pods in binds.items():
-        found.append(_place(cluster, workloads, group, pods, True, ""))
+        found.append(_place(cluster, result, workloads.of(group), pods, ""))
     for group, places in waiting.items():
         if group in workloads.by_group and group in result.groups:
             after = waits.of_group(places, result.leaving, moved)
             pairs = [(each.pod, each.node) for each in places]
-            found.append(_place(cluster, workloads, group, pairs, False, after))
+            found.append(_place(cluster, result, workloads.of(group), pairs, after))
     return sorted(found, key=lambda each: (not each.starts, each.workload.namespace, each.workload.name))
 
 
 def _place(
-    cluster: Cluster, workloads: Workloads, group: str, pods: Sequence[tuple[str, str]], starts: bool, after: str
+    cluster: Cluster, result: CycleResult, workload: Workload, pods: Sequence[tuple[str, str]], after: str
 ) -> PlacedWorkload:
+    """``pods`` with their nodes; ``after`` is "" for those that are bound now."""
     held = sum(pod_gpus(cluster.pods[key]) for key, _ in pods)
     nodes = tuple(sorted(Counter(node for _, node in pods).items()))
-    first = cluster.pods[pods[0][0]]
-    known = cluster.pod_groups.get(group)
-    return PlacedWorkload(
-        workloads.of(group), known.queue if known else first.queue, len(pods), held, nodes, starts, after
-    )
+    state = result.groups.get(workload.group)
+    return PlacedWorkload(workload, state.queue if state else "", len(pods), held, nodes, not after, after)
 
 
 def _running(cluster: Cluster, result: CycleResult, workloads: Workloads, busy: set[str]) -> list[RunningWorkload]:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from kai_sched.model.times import format_time
 
 SECOND_NS = 1_000_000_000
+# In 2001. Nothing in a cluster is older, but pods that are made of a workload in a file without any time are.
+_OLDEST_NS = 1_000_000_000 * SECOND_NS
 _STEPS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _NUMBER = re.compile(r"\d+")
 _NAMES_MAX = 3
@@ -48,7 +50,7 @@ def duration(seconds: float) -> str:
 
 def since(begin_ns: int, now_ns: int) -> float:
     """Seconds from a time to now, both in nanoseconds since the epoch; 0 where the time is not known."""
-    return max(0.0, (now_ns - begin_ns) / SECOND_NS) if begin_ns else 0.0
+    return max(0.0, (now_ns - begin_ns) / SECOND_NS) if begin_ns >= _OLDEST_NS else 0.0
 
 
 def minute(time_ns: int) -> str:

@@ -27,9 +27,8 @@ _WORDS = {
 }
 
 
-def devices(cluster: Cluster, result: CycleResult, view: object) -> tuple[Iterator[Line], Iterator[Line]]:
-    """The two tables; empty where nothing is shared or claimed."""
-    width = getattr(view, "width", None)
+def devices(cluster: Cluster, result: CycleResult, width: int | None) -> tuple[Iterator[Line], Iterator[Line]]:
+    """The two tables; empty where nothing is shared or claimed. ``width`` in columns, None for no limit."""
     return _shared(cluster, result, width), _claimed(cluster, result, width)
 
 

@@ -15,7 +15,7 @@ from kai_sched.answers.words import count, duration, number
 from kai_sched.answers.workloads import Workload
 from kai_sched.model.store import Cluster
 from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, QueueState
-from kai_sched.report.columns import Cell, Line, lay_out
+from kai_sched.report.columns import Cell, Line, cells, folded, lay_out
 from kai_sched.report.device_text import devices
 from kai_sched.report.text import plain
 
@@ -67,14 +67,14 @@ class TableView:
 def overview_lines(overview: Overview, view: TableView, cluster: Cluster, result: CycleResult) -> Iterator[Line]:
     """The whole overview; ``cluster`` and ``result`` are of its cycle."""
     first = f"Cluster  {room_text(overview.room)}"
-    yield [(f"{first}   {view.as_of}" if view.as_of else first, "")]
+    yield from folded([(f"{first}   {view.as_of}" if view.as_of else first, "")], view.width)
     sections = (
         _queues(overview, view),
         _waiting(overview, view),
         _placed(overview, view),
         evictions(overview, view),
         _running(overview, view) if view.everything else iter(()),
-        *(devices(cluster, result, view) if view.wide or view.everything else ()),
+        *(devices(cluster, result, view.width) if view.wide or view.everything else ()),
     )
     for section in sections:
         if lines := list(section):
@@ -82,7 +82,7 @@ def overview_lines(overview: Overview, view: TableView, cluster: Cluster, result
             yield from lines
     if hidden := hidden_text(overview, view.everything):
         yield []
-        yield [(hidden, "dim")]
+        yield from folded([(hidden, "dim")], view.width)
 
 
 def _queues(overview: Overview, view: TableView) -> Iterator[Line]:
@@ -90,22 +90,31 @@ def _queues(overview: Overview, view: TableView) -> Iterator[Line]:
         return
     resources = ("gpu", "cpu", "memory") if view.wide else (overview.room.resource,)
     for resource in resources:
-        unit = {"gpu": "GPUS", "cpu": "CPU CORES", "memory": "MEMORY GI"}[resource]
-        titles = [f"QUEUE ({unit})", "USED", "FAIR SHARE", "QUOTA", *(["LIMIT"] if view.wide else []), "WAITING", ""]
-        rows = [[Cell(title, "dim", right=0 < place < len(titles) - 1) for place, title in enumerate(titles)]]
-        most = max((_in_units(resource, queue.allocated) for queue in overview.queues), default=0.0)
-        rows += [_queue_row(queue, resource, most, view.wide) for queue in overview.queues]
-        yield from lay_out(rows if view.headers else rows[1:], view.width)
+        rows = _queue_rows(overview, resource, view, BAR_WIDTH)
+        if view.width is not None:
+            over = max(sum(cells(text) for text, _ in line) for line in lay_out(rows, None)) - view.width
+            rows = _queue_rows(overview, resource, view, max(0, BAR_WIDTH - over)) if over > 0 else rows
+        yield from lay_out(rows, view.width)
 
 
-def _queue_row(queue: QueueState, resource: str, most: float, wide: bool) -> list[Cell]:
+def _queue_rows(overview: Overview, resource: str, view: TableView, bar_width: int) -> list[list[Cell]]:
+    unit = {"gpu": "GPUS", "cpu": "CPU CORES", "memory": "MEMORY GI"}[resource]
+    titles = [f"QUEUE ({unit})", "USED", "FAIR SHARE", "QUOTA", *(["LIMIT"] if view.wide else []), "WAITING", ""]
+    most = max(_in_units(resource, queue.allocated) for queue in overview.queues)
+    rows = [_queue_row(queue, resource, most, view.wide, bar_width) for queue in overview.queues]
+    if not view.headers:
+        return rows
+    return [[Cell(title, "dim", right=0 < place < len(titles) - 1) for place, title in enumerate(titles)], *rows]
+
+
+def _queue_row(queue: QueueState, resource: str, most: float, wide: bool, bar_width: int) -> list[Cell]:
     held, fair, quota, asked, limit = (
         _in_units(resource, each)
         for each in (queue.allocated, queue.fair_share, queue.quota, queue.requested, queue.limit)
     )
     over = held - quota
     waiting = max(0.0, asked - held)
-    end = bar(held, most) + (f" +{number(over)} over quota" if over > 0 else "")
+    end = bar(held, most, bar_width) + (f" +{number(over)} over quota" if over > 0 else "")
     return [
         Cell("  " * queue.depth + plain(queue.name), elastic=True),
         Cell(number(held), "magenta" if over > 0 else "", right=True),
@@ -113,7 +122,7 @@ def _queue_row(queue: QueueState, resource: str, most: float, wide: bool) -> lis
         Cell(number(quota), right=True),
         *([Cell(number(limit), right=True)] if wide else []),
         Cell(number(waiting) if waiting else "", "yellow", right=True),
-        Cell(end, "magenta" if over > 0 else "green"),
+        Cell(end.lstrip(), "magenta" if over > 0 else "green"),
     ]
 
 
@@ -123,11 +132,11 @@ def _in_units(resource: str, amounts: tuple[float, float, float]) -> float:
     return amounts[QUEUE_RESOURCES.index(resource)] / scale
 
 
-def bar(value: float, most: float) -> str:
-    """A bar of at most BAR_WIDTH columns, in eighths of a column."""
-    if most <= 0.0 or value <= 0.0:
+def bar(value: float, most: float, width: int = BAR_WIDTH) -> str:
+    """A bar of at most ``width`` columns, in eighths of a column."""
+    if most <= 0.0 or value <= 0.0 or width <= 0:
         return ""
-    eighths = max(1, round(value / most * BAR_WIDTH * 8))
+    eighths = max(1, round(value / most * width * 8))
     return _FULL * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
 
 
@@ -144,7 +153,7 @@ def _waiting(overview: Overview, view: TableView) -> Iterator[Line]:
 def _waiting_row(each: Waiting, wide: bool) -> list[Cell]:
     first = each.workloads[0]
     many = f" ({len(each.workloads)})" if len(each.workloads) > 1 else ""
-    cells = [
+    row = [
         Cell(plain(each.name) + many, "yellow", elastic=True),
         Cell(plain(first.kind)),
         Cell(plain(each.queue) or "-"),
@@ -152,8 +161,8 @@ def _waiting_row(each: Waiting, wide: bool) -> list[Cell]:
         Cell(duration(each.waits_s) if each.waits_s else "-", right=True),
     ]
     if wide:
-        return [*cells, Cell(plain(first.group)), Cell(each.code), Cell(plain(each.message))]
-    return [*cells, Cell(plain(each.why), last=True)]
+        return [*row, Cell(plain(first.group)), Cell(each.code), Cell(plain(each.message))]
+    return [*row, Cell(plain(each.why), last=True)]
 
 
 def _placed(overview: Overview, view: TableView) -> Iterator[Line]:
@@ -194,9 +203,9 @@ def evictions(overview: Overview, view: TableView) -> Iterator[Line]:
     if view.headers:
         yield [(evictions_title(overview.headlines), "bold")]
     for each in overview.headlines:
-        yield [(f"  {plain(each.text)}", "magenta")]
+        yield from folded([(f"  {plain(each.text)}", "magenta")], view.width)
         if each.winner is not None:
-            yield [(f"    {each.action}: {plain(each.winner.name)} {each.rule}", "dim")]
+            yield from folded([(f"    {each.action}: {plain(each.winner.name)} {each.rule}", "dim")], view.width, 6)
 
 
 def evictions_title(found: Sequence[Headline]) -> str:
