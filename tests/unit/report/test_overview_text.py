@@ -57,7 +57,16 @@ def eviction(number: int, cause: str = "ml/large", moves_to: str = "") -> Evict:
     side = Side("team-b", 100, (0.0, 0.0, 10.0), (0.0, 0.0, 8.0), (0.0, 0.0, 8.0))
     freed = (("gpu", 1.0), ("pods", 1.0))
     return Evict(
-        f"ml/b-{number}", f"u{number}", "n1", "reclaim", cause, f"ml/b-{number}", freed, moves_to, bool(moves_to), (side,)
+        f"ml/b-{number}",
+        f"u{number}",
+        "n1",
+        "reclaim",
+        cause,
+        f"ml/b-{number}",
+        freed,
+        moves_to,
+        bool(moves_to),
+        (side,),
     )
 
 
