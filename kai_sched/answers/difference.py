@@ -57,6 +57,32 @@ class Difference:
         """Whether nothing differs."""
         return not (self.starts or self.waits or self.evicted or self.spared or self.gone or self.new or self.shares)
 
+    @property
+    def texts(self) -> list[str]:
+        """The difference in a few lines."""
+        lines = []
+        for title, group in (("starts", self.starts), ("no longer runs", self.waits), ("new", self.new)):
+            if group:
+                lines.append(f"{title}: {_names(group)}")
+        if self.evicted:
+            lines.append(f"evicted: {paid_text(self.evicted)}")
+        if self.spared:
+            lines.append(f"no longer evicted: {_names(self.spared)}")
+        if self.gone:
+            lines.append(f"gone: {_names(self.gone)}")
+        for each in self.shares:
+            parts = [
+                f"{word} {number(old)} -> {number(new)}"
+                for word, (old, new) in (
+                    ("quota", each.quota),
+                    ("fair share", each.fair_share),
+                    ("allocated", each.allocated),
+                )
+                if old != new
+            ]
+            lines.append(f"queue {each.queue}: {', '.join(parts)} GPUs")
+        return lines or ["nothing differs"]
+
 
 def difference(before: TrialOutcome, after: TrialOutcome, old: Workloads, new: Workloads, now_ns: int) -> Difference:
     """What ``after`` changes. ``old`` and ``new`` name the workloads of both."""
@@ -112,32 +138,6 @@ def _gpus(queues: Mapping[str, object], name: str) -> tuple[float, float, float]
     columns = (getattr(queue, field)[GPU_PLACE] for field in ("fair_share", "allocated", "quota"))
     fair, held, quota = columns
     return fair, held, quota
-
-
-def difference_texts(found: Difference) -> list[str]:
-    """The difference in a few lines."""
-    lines = []
-    for title, group in (("starts", found.starts), ("no longer runs", found.waits), ("new", found.new)):
-        if group:
-            lines.append(f"{title}: {_names(group)}")
-    if found.evicted:
-        lines.append(f"evicted: {paid_text(found.evicted)}")
-    if found.spared:
-        lines.append(f"no longer evicted: {_names(found.spared)}")
-    if found.gone:
-        lines.append(f"gone: {_names(found.gone)}")
-    for each in found.shares:
-        parts = [
-            f"{word} {number(old)} -> {number(new)}"
-            for word, (old, new) in (
-                ("quota", each.quota),
-                ("fair share", each.fair_share),
-                ("allocated", each.allocated),
-            )
-            if old != new
-        ]
-        lines.append(f"queue {each.queue}: {', '.join(parts)} GPUs")
-    return lines or ["nothing differs"]
 
 
 def _names(group: Sequence[Workload]) -> str:

@@ -85,6 +85,7 @@ def explain(
     now: flags.Now = None,
     config: flags.Config = None,
     solver: flags.Solver = "auto",
+    runtime: flags.RunTimes = None,
     settings: flags.Setting = None,
     add_nodes: flags.NewNodes = None,
     drain: flags.Drained = None,
@@ -105,7 +106,7 @@ def explain(
     flags.check_input(paths, cluster, kubeconfig, context)
     found = _input(paths, config, now, solver, cluster, kubeconfig, context, {})
     changes = _changes(settings, add_nodes, drain, uncordon, remove, override)
-    raise typer.Exit(run_explain(name, replace(found, changes=changes), output))
+    raise typer.Exit(run_explain(name, replace(found, changes=changes, run_times=tuple(runtime or ())), output))
 
 
 def fit(

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from kai_sched.cli.completion import complete_nodes, complete_queues, complete_workloads
+from kai_sched.cli.completion import complete_added_nodes, complete_changes, complete_nodes, complete_workloads
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
@@ -163,13 +163,16 @@ Setting = Annotated[
         "--set",
         metavar="SETTING",
         help="Change a queue or a workload: queue/NAME.gpu.quota=8, workload/NAME.gpus=4. May be given several times.",
-        autocompletion=complete_queues,
+        autocompletion=complete_changes,
     ),
 ]
 NewNodes = Annotated[
     list[str] | None,
     typer.Option(
-        "--add-nodes", metavar="N:like=NODE", help="Add N nodes like one that exists.", autocompletion=complete_nodes
+        "--add-nodes",
+        metavar="N:like=NODE",
+        help="Add N nodes like one that exists.",
+        autocompletion=complete_added_nodes,
     ),
 ]
 Drained = Annotated[
@@ -197,6 +200,15 @@ Removed = Annotated[
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--override", metavar="FILE", help="Objects that replace those of the same kind and name."),
+]
+RunTimes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--runtime",
+        metavar="KIND/NAME=2h",
+        help="How long a workload runs from its start. May be given several times.",
+        autocompletion=complete_workloads,
+    ),
 ]
 DataOutput = Annotated[
     str,

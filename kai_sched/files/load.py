@@ -23,6 +23,7 @@ from kai_sched.files.expanded import Expanded, SuspendedWorkload, has_work
 from kai_sched.files.input_time import TimeSource, newest_time_ns
 from kai_sched.files.items import Item, problem_in, read_items, unfold, warner
 from kai_sched.files.reading import read_with_faults
+from kai_sched.files.run_times import Deadline, WorkloadName, deadlines
 from kai_sched.files.scenario import SCENARIO, read_scenario, unplaced
 from kai_sched.files.settings import Overlay, cluster_config, read_overlay
 from kai_sched.files.sources import FilePosition, read_bytes
@@ -64,6 +65,8 @@ class SimulationCase:
         What the dump or the snapshot archive says that the objects are from; None for plain objects.
     suspended
         Workloads without pods, as they are suspended; by kind, namespace and name.
+    deadlines
+        How long workloads run at most.
     """
 
     path: str
@@ -79,6 +82,7 @@ class SimulationCase:
     now_source: TimeSource = TimeSource.CLOCK
     dump: DumpInfo | None = None
     suspended: tuple[SuspendedWorkload, ...] = ()
+    deadlines: Mapping[WorkloadName, Deadline] = field(default_factory=dict)
 
     @property
     def actions(self) -> tuple[str, ...]:
@@ -180,7 +184,7 @@ def _load(
             _admit([*(item for item in plain if item.kind != POD), *pods], case.config, problems)
         if not place and not any(problem.fatal for problem in problems):
             problems.extend(_idle_files(paths, plain, expanded.items))
-        cases.append(replace(case, sources=sources, suspended=expanded.suspended))
+        cases.append(replace(case, sources=sources, suspended=expanded.suspended, deadlines=deadlines(items)))
     problems.extend(_unread(unread))
     return Loaded(tuple(cases), tuple(limited(problems)))
 

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kai_sched.answers.difference import Difference, difference_texts
-from kai_sched.answers.explain.constraints import Constraint
-from kai_sched.answers.explain.explanation import Costs, Explanation
-from kai_sched.answers.explain.suggestion import NothingHelps, Suggestion
-from kai_sched.answers.fit import Fit
 from kai_sched.answers.headlines import Headline, Victim
 from kai_sched.answers.overview import ClusterRoom, Overview, PlacedWorkload, RunningWorkload, room_text
 from kai_sched.answers.waiting import Waiting
 from kai_sched.answers.workloads import Workload
+from kai_sched.model.times import format_time
 from kai_sched.plan.reasons import NoFit, Reason
 from kai_sched.plan.result import QUEUE_RESOURCES, QueueState
+
+# These import the solver, which must not happen before it is chosen how it runs.
+if TYPE_CHECKING:
+    from kai_sched.answers.difference import Difference
+    from kai_sched.answers.explain.constraints import Constraint
+    from kai_sched.answers.explain.explanation import Costs, Explanation
+    from kai_sched.answers.explain.suggestion import NothingHelps, Suggestion
+    from kai_sched.answers.fit import Fit
+    from kai_sched.answers.when import When
 
 API_VERSION = "kai-sched.io/v1"
 
@@ -65,6 +70,7 @@ def explanation_document(found: Explanation) -> dict[str, Any]:
             "of": found.waiting,
             "after": [_workload(each) for each in found.earlier],
         },
+        "when": _when(found.when),
         "constraints": [_constraint(each) for each in found.constraints],
         "holders": [{"queue": name, "gpus": held, "overQuota": over} for name, held, over in found.holders],
         "suggestions": [_suggestion(each, costs) for each, costs in found.suggestions],
@@ -82,7 +88,7 @@ def difference_document(found: Difference) -> dict[str, Any]:
     return {
         "apiVersion": API_VERSION,
         "kind": "Difference",
-        "text": difference_texts(found),
+        "text": found.texts,
         "starts": [_workload(each) for each in found.starts],
         "noLongerRuns": [_workload(each) for each in found.waits],
         "evicted": [_victim(each) for each in found.evicted],
@@ -246,6 +252,17 @@ def _facts(facts: NoFit) -> dict[str, Any]:
         },
         "holders": {name: held / scales.get(facts.holders_of, 1.0) for name, held in facts.holders},
         "holdersOf": facts.holders_of,
+    }
+
+
+def _when(found: When | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "text": found.text,
+        "notBefore": format_time(found.not_before_ns) if found.not_before_ns else None,
+        "latest": format_time(found.latest_ns) if found.latest_ns else None,
+        "unbounded": [_workload(each) for each in found.unbounded],
     }
 
 

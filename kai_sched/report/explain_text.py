@@ -27,10 +27,12 @@ def _lines(answer: Explanation, width: int | None, wide: bool) -> Iterator[Line]
     yield from _why(answer)
     yield from _holders(answer)
     yield from _suggestions(answer, width, wide)
+    yield []
     if answer.earlier:
         names = some([plain(each.name) for each in answer.earlier])
-        yield []
         yield [(f"In line: {len(answer.earlier) + 1} of {answer.waiting}, after {names}", "")]
+    if answer.when is not None:
+        yield [(f"When it starts without a change: {plain(answer.when.text)}", "")]
 
 
 def _head(answer: Explanation, wide: bool) -> Iterator[Line]:

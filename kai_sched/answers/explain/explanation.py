@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kai_sched.answers.changes import Remove
 from kai_sched.answers.explain.constraints import Constraint, blocking
 from kai_sched.answers.explain.node_changes import node_findings
 from kai_sched.answers.explain.queue_changes import queue_findings
@@ -16,6 +17,7 @@ from kai_sched.answers.goal import group_pods, holding
 from kai_sched.answers.headlines import Victim, paid_text, victims_of
 from kai_sched.answers.trial import Trials
 from kai_sched.answers.waiting import pod_gpus
+from kai_sched.answers.when import RunTime, When, when_starts
 from kai_sched.answers.words import count, gpus, number, since, some
 from kai_sched.answers.workload_changes import waits
 from kai_sched.answers.workloads import Workload, Workloads
@@ -73,6 +75,8 @@ class Explanation:
         What the cycle says; None where no pod waits.
     earlier
         Workloads that come before it in line; ``waiting`` is how many there are in all.
+    when
+        When it starts without any change; None where it starts now.
     constraints
         What blocks it.
     holders
@@ -96,6 +100,7 @@ class Explanation:
     reason: Reason | None
     earlier: tuple[Workload, ...]
     waiting: int
+    when: When | None
     constraints: tuple[Constraint, ...]
     holders: tuple[tuple[str, float, float], ...]
     suggestions: tuple[tuple[Suggestion, Costs], ...]
@@ -107,8 +112,13 @@ class Explanation:
         return needs_text(self.needs)
 
 
-def explain(trials: Trials, workload: Workload, workloads: Workloads) -> Explanation:
-    """Explain why the workload waits, by trials of changes. Deterministic; ``trials`` are left as they were."""
+def explain(
+    trials: Trials, workload: Workload, workloads: Workloads, run_times: Mapping[str, RunTime] = {}
+) -> Explanation:
+    """Explain why the workload waits, by trials of changes. Deterministic; ``trials`` are left as they were.
+
+    ``run_times`` says how long workloads run, by key of their group.
+    """
     search = TrialSearch(trials, workload.group)
     cluster = trials.cluster
     pods = group_pods(cluster.pods, cluster.pod_groups, workload.group)
@@ -138,6 +148,7 @@ def explain(trials: Trials, workload: Workload, workloads: Workloads) -> Explana
         reason=_reason(search, state),
         earlier=earlier,
         waiting=line,
+        when=_when(search, found, workloads, run_times) if found else None,
         constraints=tuple(constraints),
         holders=tuple(_holders(search)),
         suggestions=tuple(suggested),
@@ -150,6 +161,15 @@ def _findings(search: TrialSearch, workloads: Workloads) -> Iterator[Finding]:
     yield from queue_findings(search)
     yield from node_findings(search)
     yield from waiting_findings(search, workloads)
+
+
+def _when(
+    search: TrialSearch, found: Sequence[Finding], workloads: Workloads, run_times: Mapping[str, RunTime]
+) -> When:
+    ends = [each for each in found if isinstance(each, Suggestion) and each.kind == "end"]
+    groups = [change.group for each in ends for change in each.changes if isinstance(change, Remove)]
+    enough = tuple(workloads.of(group) for group in groups)
+    return when_starts(search.trials, search.goal, run_times, enough, workloads)
 
 
 def _reason(search: TrialSearch, state: GroupState | None) -> Reason | None:

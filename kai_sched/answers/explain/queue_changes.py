@@ -146,15 +146,7 @@ def _lowered(search: TrialSearch, amounts: Amounts) -> tuple[Amounts, bool]:
 
 
 def _changes(amounts: Sequence[tuple[_Level, float]]) -> Changes:
-    """The amounts as changes; a quota above the limit of its queue brings the limit along."""
-    found: list[SetQueue] = []
-    limits = {(level.queue.name, level.share) for level, _ in amounts if level.field == "limit"}
-    for level, value in amounts:
-        found.append(SetQueue(level.queue.name, level.share, level.field, value))
-        limit = getattr(level.queue, level.share).limit
-        known = (level.queue.name, level.share) in limits
-        if level.field == "quota" and limit != UNLIMITED and limit < value and not known:
-            found.append(SetQueue(level.queue.name, level.share, "limit", value))
+    found = [SetQueue(level.queue.name, level.share, level.field, value) for level, value in amounts]
     return tuple(sorted(found, key=lambda each: (each.queue, each.share, each.field)))
 
 
@@ -163,10 +155,6 @@ def _text(amounts: Sequence[tuple[_Level, float]]) -> str:
     for level, value in amounts:
         now = show_amount(level.share, level.now).split(" ", 1)[0]
         parts.append(f"{level.field} of {level.queue.name} {now} -> {show_amount(level.share, value)}")
-        limit = getattr(level.queue, level.share).limit
-        if level.field == "quota" and limit != UNLIMITED and limit < value:
-            before = show_amount(level.share, limit).split(" ", 1)[0]
-            parts.append(f"its limit {before} -> {show_amount(level.share, value)}")
     return " and ".join(parts)
 
 

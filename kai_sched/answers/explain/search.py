@@ -33,12 +33,11 @@ class Tried:
 class First:
     """The first of some candidates that starts the group.
 
-    ``place`` is its place among them, None where none was found; ``tried`` how many were, ``exact`` whether all before
-    the first one are known not to start it (else only the one right before it).
+    ``place`` is its place among them, None where none was found. ``exact``: all before it were tried and do not start
+    the group; else only the one right before it, and some others.
     """
 
     place: int | None
-    tried: int
     exact: bool
 
 
@@ -80,23 +79,30 @@ class TrialSearch:
     def first(self, candidates: Sequence[Changes]) -> First:
         """The first candidate that starts the group; they come from the smallest change to the largest.
 
-        All are tried in turn. Where that is too much work, the largest one is tried, and then by halves.
+        They are tried by doubling (1, 2, 4, 8, ...), and then all that are smaller than the one that was found. Where
+        that is too much work, only by halves between the last one that failed and the one that was found.
         """
-        if self.affordable(len(candidates)) == len(candidates):
-            place = next((place for place, each in enumerate(candidates) if self.starts(each)), None)
-            return First(place, len(candidates) if place is None else place + 1, True)
-        low, high = -1, len(candidates) - 1
-        if not self.starts(candidates[high]):
-            return First(None, 1, False)
-        tried = 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            tried += 1
+        ladder = _doubling(len(candidates))
+        found = next((place for place in ladder if self.starts(candidates[place])), None)
+        if found is None:
+            return First(None, len(ladder) == len(candidates))
+        before = [place for place in range(found) if place not in ladder]
+        if self.affordable(len(before)) == len(before):
+            return First(next((place for place in before if self.starts(candidates[place])), found), True)
+        low = max((place for place in ladder if place < found), default=-1)
+        while found - low > 1:
+            middle = (low + found) // 2
             if self.starts(candidates[middle]):
-                high = middle
+                found = middle
             else:
                 low = middle
-        return First(high, tried, False)
+        return First(found, False)
 
     def _judged(self, outcome: TrialOutcome) -> Tried:
         return Tried(self.goal.met(outcome.end), outcome.settled, outcome.evicted, outcome.bound)
+
+
+def _doubling(count: int) -> list[int]:
+    """The places 0, 1, 3, 7, ... of so many candidates, and the last one."""
+    places = {2**power - 1 for power in range(count.bit_length())} | {count - 1}
+    return sorted(place for place in places if 0 <= place < count)
