@@ -12,5 +12,6 @@ What was decided: ``overview`` has the whole of one cycle (``simulate``), ``sele
 What would be decided: ``changes`` (queues, nodes, whole groups) and ``workload_changes`` (one workload, by its user)
 change the objects of a store; ``what_if`` reads them as they are written in flags. ``trial`` runs cycles on a changed
 cluster until it settles, and puts it back. ``difference`` compares two such outcomes, ``fit`` says whether workloads
-would run, and ``explain`` searches for the smallest changes that start one.
+would run, ``explain`` searches for the smallest changes that start one, and ``when`` says by when one starts as others
+end.
 """

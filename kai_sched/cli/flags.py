@@ -10,7 +10,13 @@ from typing import Annotated
 
 import typer
 
-from kai_sched.cli.completion import complete_added_nodes, complete_changes, complete_nodes, complete_workloads
+from kai_sched.cli.completion import (
+    complete_added_nodes,
+    complete_changes,
+    complete_nodes,
+    complete_queues,
+    complete_workloads,
+)
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
