@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from kai_sched.answers.changes import Remove
 from kai_sched.answers.difference import difference
 from kai_sched.answers.explain.explanation import Costs
-from kai_sched.answers.goal import Goal, group_pods, holding
+from kai_sched.answers.goal import Goal, group_pods, holding, pod_gpus
 from kai_sched.answers.headlines import victims_of
 from kai_sched.answers.trial import TrialOutcome, Trials
-from kai_sched.answers.waiting import pod_gpus
 from kai_sched.answers.words import alike, count, gpus, pattern
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.plan.reasons import Reason

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kai_sched.answers.goal import pod_gpus
 from kai_sched.answers.headlines import Headline, headlines
-from kai_sched.answers.waiting import Waiting, pod_gpus, waiting_groups
+from kai_sched.answers.waiting import Waiting, waiting_groups
 from kai_sched.answers.words import count, number
 from kai_sched.answers.workloads import Workload, Workloads, workloads_of
 from kai_sched.model.config import Config, in_pool

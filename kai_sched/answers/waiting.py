@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from kai_sched.answers.goal import pod_gpus
 from kai_sched.answers.words import alike, number, pattern, since
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.model.objects import Pod
@@ -121,11 +122,6 @@ def _collapsed(waiting: Sequence[Waiting]) -> list[Waiting]:
         together = tuple(each.workloads[0] for each in members)
         found.append(replace(members[0], workloads=together, name=names))
     return found
-
-
-def pod_gpus(pod: Pod) -> float:
-    """GPUs that the pod asks for; a part that is given as memory counts as nothing, as its size depends on the node."""
-    return dict(pod.shape.request).get("gpu", 0.0) + (pod.shape.share.quota if pod.shape.share else 0.0)
 
 
 def in_brief(state: GroupState, reason: Reason, asked: float, queues: dict[str, QueueState]) -> str:

@@ -34,8 +34,9 @@ from kai_sched.model.resources import parse_quantity
 from kai_sched.model.store import Cluster
 
 SET = "--set"
+_SCALES = {"cpu": 1000, "memory": 1}  # from the unit of a quantity to that of the scheduler
 _FORMS = "queue/NAME.gpu.quota=8, workload/NAME.gpus=4"
-_LONGEST = 1e15
+_MOST = 1e18  # beyond the memory of any cluster in bytes
 
 
 def read_setting(text: str, cluster: Cluster, config: Config, workloads: Workloads) -> Change:
@@ -79,14 +80,14 @@ def _amount(value: str, share: str, field: str, text: str) -> float:
     if value in ("unlimited", "-1") and field != "weight":
         return UNLIMITED
     try:
-        found = float(value) if share == "gpu" or field == "weight" else float(parse_quantity(value))
+        found = float(value) if share == "gpu" or field == "weight" else float(parse_quantity(value) * _SCALES[share])
     except ValueError:
         found = -1.0
-    if not 0.0 <= found < _LONGEST:
+    if not 0.0 <= found < _MOST:
         what = "a number" if share == "gpu" or field == "weight" else "a quantity such as 64 or 512Gi"
         unlimited = "" if field == "weight" else ", or unlimited"
         raise FieldError(SET, f"{text!r}: {value!r} is not {what} from 0 on{unlimited}")
-    return found * 1000.0 if share == "cpu" and field != "weight" else found
+    return found
 
 
 def _workload_setting(
@@ -123,7 +124,7 @@ def _gpus(group: str, value: str, text: str) -> Change:
         gpus = float(value)
     except ValueError:
         gpus = 0.0
-    if not 0.0 < gpus < _LONGEST:
+    if not 0.0 < gpus < _MOST:
         raise FieldError(SET, f"{text!r}: {value!r} is not a number of GPUs above 0")
     return PodGpus(group, gpus)
 

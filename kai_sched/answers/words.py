@@ -32,6 +32,11 @@ def number(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") if value else "0"
 
 
+def exact(value: float) -> str:
+    """The number in as few digits as say it exactly: "8", "0.1", "1234567"."""
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
 def duration(seconds: float) -> str:
     """The two largest units: "2d 2h", "55m", "40s"."""
     left = int(max(0.0, seconds))
@@ -65,7 +70,11 @@ def pattern(name: str) -> tuple[str, ...]:
 
 
 def alike(names: Sequence[str]) -> str:
-    """Names that differ in their last number as one: "trial-{004..007}", or the first ones and how many more."""
+    """Names that differ in their last number as one: "trial-{004..007}", or the first ones and how many more.
+
+    A name that stands several times is told once.
+    """
+    names = list(dict.fromkeys(names))
     if len(names) == 1:
         return names[0]
     if len({pattern(name) for name in names}) == 1 and len(pattern(names[0])) == 2:

@@ -13,8 +13,7 @@ from kai_sched.answers.explain.node_changes import most_nodes, node_kinds
 from kai_sched.answers.explain.queue_changes import unlimited_changes
 from kai_sched.answers.explain.search import Changes, TrialSearch
 from kai_sched.answers.explain.user_changes import demand_changes
-from kai_sched.answers.goal import group_pods
-from kai_sched.answers.waiting import pod_gpus
+from kai_sched.answers.goal import group_pods, pod_gpus
 from kai_sched.answers.words import count, number, some
 from kai_sched.answers.workload_changes import Preemptible, Tolerate, waits
 from kai_sched.lowering.constraints import untolerated

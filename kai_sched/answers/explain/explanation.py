@@ -13,10 +13,9 @@ from kai_sched.answers.explain.search import TrialSearch, Tried
 from kai_sched.answers.explain.suggestion import Finding, NothingHelps, Suggestion
 from kai_sched.answers.explain.user_changes import user_findings
 from kai_sched.answers.explain.waiting import waiting_findings
-from kai_sched.answers.goal import group_pods, holding
+from kai_sched.answers.goal import group_pods, holding, pod_gpus
 from kai_sched.answers.headlines import Victim, paid_text, victims_of
 from kai_sched.answers.trial import Trials
-from kai_sched.answers.waiting import pod_gpus
 from kai_sched.answers.when import RunTime, When, when_starts
 from kai_sched.answers.words import count, gpus, number, since, some
 from kai_sched.answers.workload_changes import waits
