@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from kai_sched.answers.goal import has_minimum, holding
 from kai_sched.answers.headlines import Victim, paid_text, victims_of
 from kai_sched.answers.trial import TrialOutcome
-from kai_sched.answers.words import count, number, some
+from kai_sched.answers.words import number, some
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.plan.effects import Evict
-from kai_sched.plan.result import QUEUE_RESOURCES
+from kai_sched.plan.result import QUEUE_RESOURCES, QueueState
 
 GPU_PLACE = QUEUE_RESOURCES.index("gpu")
 
@@ -131,14 +131,13 @@ def _shares(before: TrialOutcome, after: TrialOutcome) -> Iterable[ShareChange]:
             yield ShareChange(name, (fair, fair_after), (held, held_after), (quota, quota_after))
 
 
-def _gpus(queues: Mapping[str, object], name: str) -> tuple[float, float, float]:
+def _gpus(queues: Mapping[str, QueueState], name: str) -> tuple[float, float, float]:
+    """Fair share, allocation and quota; nothing of a queue that does not exist."""
     queue = queues.get(name)
     if queue is None:
         return 0.0, 0.0, 0.0
-    columns = (getattr(queue, field)[GPU_PLACE] for field in ("fair_share", "allocated", "quota"))
-    fair, held, quota = columns
-    return fair, held, quota
+    return queue.fair_share[GPU_PLACE], queue.allocated[GPU_PLACE], queue.quota[GPU_PLACE]
 
 
 def _names(group: Sequence[Workload]) -> str:
-    return f"{some([f'{each.name} ({each.kind})' for each in group], 6)}" if group else count(0, "workload")
+    return some([f"{each.name} ({each.kind})" for each in group], 6)
