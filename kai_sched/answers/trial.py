@@ -24,6 +24,7 @@ from kai_sched.plan.result import CycleResult
 # A cycle of the cluster at that time, with what the cache and the hints bring from the one before.
 Decide = Callable[[Cluster, Config, int, Cache, SchedulingHints], CycleResult]
 CYCLES_MAX = 16
+FIXED_WORK = 1000
 _WORLD = World(SECOND_NS, revives=False, restarts_clocks=False, keeps_devices=False)
 
 
@@ -68,8 +69,8 @@ class Trials:
     Attributes
     ----------
     work
-        Objects (pods and nodes) that the cycles of all trials so far looked at: what trials have cost, in a unit that
-        does not depend on the machine.
+        What all trials so far have cost, in a unit that does not depend on the machine: pods and nodes that their
+        cycles looked at, and FIXED_WORK for each cycle.
     """
 
     def __init__(self, cluster: Cluster, config: Config, now_ns: int, decide: Decide = decide_unasked) -> None:
@@ -89,7 +90,7 @@ class Trials:
     @property
     def cycle_cost(self) -> int:
         """The work of one cycle."""
-        return len(self._base.pods) + len(self._base.nodes)
+        return FIXED_WORK + len(self._base.pods) + len(self._base.nodes)
 
     def outcome(self, changes: Sequence[Change] = ()) -> TrialOutcome:
         """What becomes of the cluster with these changes. Raises FieldError for changes that do not fit it."""

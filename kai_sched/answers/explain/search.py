@@ -12,10 +12,12 @@ from kai_sched.plan.effects import Evict
 
 Changes = tuple[Change, ...]
 
-# Objects that the cycles of one scan may look at; a scan that would cost more halves its way instead.
-SCAN_WORK = 62_000
+# What one scan may cost (``Trials.work``); a scan that would cost more halves its way instead.
+SCAN_WORK = 95_000
+# The same for clusters whose cycles cost no more than this: what is found there is looked for in whole.
+SMALL, SCAN_WORK_OF_SMALL = 1_200, 400_000
 # The same for all trials of one explanation. Kinds that come last are looked at less closely once it is used up.
-ALL_WORK = 1_800_000
+ALL_WORK = 1_500_000
 CYCLES_OF_A_TRIAL = 3
 
 
@@ -73,7 +75,8 @@ class TrialSearch:
     def affordable(self, count: int) -> int:
         """How many of so many trials there is work for in one scan."""
         one = CYCLES_OF_A_TRIAL * self.trials.cycle_cost
-        left = max(0, min(SCAN_WORK, ALL_WORK - self.trials.work))
+        is_small = self.trials.cycle_cost <= SMALL
+        left = max(0, min(SCAN_WORK_OF_SMALL if is_small else SCAN_WORK, ALL_WORK - self.trials.work))
         return min(count, max(4, left // max(1, one)))
 
     def first(self, candidates: Sequence[Changes]) -> First:

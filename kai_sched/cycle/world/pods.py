@@ -8,7 +8,7 @@ they differ in three points, which ``World`` names.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 from kai_sched.cycle.world.claims import keep_devices, settle_claims
@@ -23,7 +23,6 @@ SECOND_NS = 1_000_000_000
 RUNNING_FOR_NS = 60 * SECOND_NS
 
 # The status after the step, for statuses that exist within a cycle only.
-_HOLDING = frozenset({"Binding", "Running", "Bound"})
 SETTLED = {"Binding": "Running", "Pipelined": "Pending", "Releasing": "Pending"}
 
 
@@ -55,7 +54,7 @@ class World:
     keeps_devices: bool = True
 
 
-def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, world: World) -> dict[str, PodState]:
+def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, world: World) -> None:
     """Apply the result of the cycle at ``now_ns`` to the store.
 
     Parameters
@@ -64,48 +63,74 @@ def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, wo
         Changed in place.
     cluster
         The view of ``store`` that the cycle ran on.
-
-    Returns
-    -------
-    dict
-        The state of every pod after the step, by key; pods that are gone are missing.
     """
     evicted = frozenset(result.evicted)
-    settled: dict[str, PodState] = {}
-    pods: dict[str, Pod] = {}
     requests: dict[str, BindRequest] = {
         request.pod_key: request for _, request in sorted(cluster.bind_requests.items())
     }
-    groups = {effect.pod: effect.gpu_groups for effect in result.effects if isinstance(effect, Bind)}
+    binds = {effect.pod: effect for effect in result.effects if isinstance(effect, Bind)}
+    pods = dict(cluster.pods)
     starting: set[str] = set()
-    running: set[str] = set()
-    for key, state in result.pods.items():
+    for key, state in _moving(cluster, result, binds, evicted, requests):
         before = cluster.pods[key]
-        if before.group and state.status in _HOLDING:
-            (starting if state.status == "Binding" else running).add(before.group_key)
-        if groups.get(key):
-            before = replace(before, gpu_groups=groups[key])
-        request = requests.get(key) if state.status == "Binding" else None
-        if request is not None:
-            before = replace(before, gpu_groups=request.gpu_groups or before.gpu_groups)
-            store.remove(BindRequest, request.key)
+        if key in binds and binds[key].gpu_groups:
+            before = replace(before, gpu_groups=binds[key].gpu_groups)
+        if state.status == "Binding":
+            starting.add(before.group_key)
+            if (request := requests.get(key)) is not None:
+                before = replace(before, gpu_groups=request.gpu_groups or before.gpu_groups)
+                store.remove(BindRequest, request.key)
         after = _move(before, state, key in evicted, now_ns, world)
         if after is None:
             store.remove(Pod, key)
-            continue
-        if after is not before:
+            del pods[key]
+        elif after is not cluster.pods[key]:
             store.put(after)
-        pods[key] = after
-        settled[key] = _stand(after, state)
+            pods[key] = after
     settle_volumes(store, cluster, result, pods)
-    settle_claims(store, cluster, (each for each in result.effects if isinstance(each, Bind)), pods)
+    settle_claims(store, cluster, binds.values(), pods)
     if world.keeps_devices:
         keep_devices(store, (each for each in result.effects if isinstance(each, Pipeline)))
     if world.restarts_clocks:
         restart_clocks(store, cluster.pod_groups, pods, now_ns + world.step_ns)
     else:
-        _stamp(store, cluster, frozenset(result.evicted), starting - running, pods, now_ns)
-    return settled
+        _stamp(store, cluster, evicted, starting - _running(cluster, starting, evicted), pods, now_ns)
+
+
+def _moving(
+    cluster: Cluster,
+    result: CycleResult,
+    binds: Mapping[str, Bind],
+    evicted: frozenset[str],
+    requests: Mapping[str, BindRequest],
+) -> Iterator[tuple[str, PodState]]:
+    """The pods that may be others after the step, with their states at the end of the cycle.
+
+    The states of all pods are only made where some pod is being deleted, or is bound by a BindRequest.
+    """
+    leaving = [key for key, pod in cluster.pods.items() if pod.deleted_ns]
+    for key in sorted({*binds, *evicted, *leaving, *(requests.keys() & cluster.pods.keys())}):
+        if key in binds:
+            yield key, PodState("Binding", binds[key].node)
+        elif key in evicted:
+            yield key, PodState("Releasing", cluster.pods[key].node)
+        elif (state := result.pods.get(key)) is not None:
+            yield key, state
+
+
+def _running(cluster: Cluster, groups: Set[str], evicted: frozenset[str]) -> set[str]:
+    """The groups, of these, of which a pod ran already and stays."""
+    alive = (Phase.PENDING, Phase.RUNNING)
+    return {
+        pod.group_key
+        for key, pod in cluster.pods.items()
+        if pod.node and pod.phase in alive and not pod.deleted_ns and key not in evicted and pod.group_key in groups
+    }
+
+
+def settled_states(result: CycleResult, cluster: Cluster) -> dict[str, PodState]:
+    """The state of every pod after a step to ``cluster``, by key; pods that are gone are missing."""
+    return {key: _stand(cluster.pods[key], state) for key, state in result.pods.items() if key in cluster.pods}
 
 
 def _move(pod: Pod, state: PodState, evicted: bool, now_ns: int, world: World) -> Pod | None:
@@ -113,12 +138,8 @@ def _move(pod: Pod, state: PodState, evicted: bool, now_ns: int, world: World) -
     match state.status:
         case "Binding":
             return replace(pod, node=state.node, phase=Phase.RUNNING)
-        case "Releasing" | "Pipelined" if evicted and pod.group in world.keeps_terminating:
-            return replace(pod, deleted_ns=pod.deleted_ns or now_ns)
         case "Releasing" if pod.group in world.keeps_terminating:
             return replace(pod, deleted_ns=pod.deleted_ns or now_ns)
-        case "Pipelined" if evicted:
-            return replace(pod, node="", phase=Phase.PENDING, deleted_ns=0, gpu_groups=())
         case "Releasing" if evicted or world.revives:
             return replace(pod, node="", phase=Phase.PENDING, deleted_ns=0, gpu_groups=())
         case "Releasing":
