@@ -1,4 +1,6 @@
-"""Whether a group has started: it holds nodes for its minimum; a group that runs already, for more pods than before."""
+"""The pods of a group, and whether it has started: it holds nodes for its minimum; a group that runs already, for more
+pods than before.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +49,11 @@ def group_pods(pods: Mapping[str, Pod], groups: Mapping[str, PodGroup], group: s
 def holding(pods: Iterable[Pod]) -> int:
     """How many of the pods have a node."""
     return sum(_holds(pod) for pod in pods)
+
+
+def pod_gpus(pod: Pod) -> float:
+    """GPUs that the pod asks for; a part that is given as memory counts as nothing, as its size depends on the node."""
+    return dict(pod.shape.request).get("gpu", 0.0) + (pod.shape.share.quota if pod.shape.share else 0.0)
 
 
 def has_minimum(cluster: Cluster, group: str, pods: Iterable[Pod]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kai_sched.answers.headlines import Headline, Victim
-from kai_sched.answers.overview import Overview, Placed, Room, Running, room_text
+from kai_sched.answers.overview import ClusterRoom, Overview, PlacedWorkload, RunningWorkload, room_text
 from kai_sched.answers.waiting import Waiting
 from kai_sched.answers.workloads import Workload
 from kai_sched.model.times import format_time
@@ -66,9 +66,9 @@ def explanation_document(found: Explanation) -> dict[str, Any]:
         "starts": found.starts,
         "reason": reason_document(found.reason),
         "line": {
-            "place": len(found.ahead) + 1,
+            "place": len(found.earlier) + 1,
             "of": found.waiting,
-            "after": [_workload(each) for each in found.ahead],
+            "after": [_workload(each) for each in found.earlier],
         },
         "when": _when(found.when),
         "constraints": [_constraint(each) for each in found.constraints],
@@ -120,7 +120,7 @@ def _workload(found: Workload) -> dict[str, str]:
     return {"kind": found.kind, "namespace": found.namespace, "name": found.name, "podGroup": found.group}
 
 
-def _room(room: Room) -> dict[str, Any]:
+def _room(room: ClusterRoom) -> dict[str, Any]:
     scale = 1000.0 if room.resource == "cpu" else 1.0
     return {
         "resource": room.resource,
@@ -168,7 +168,7 @@ def _waiting(found: Waiting) -> dict[str, Any]:
     }
 
 
-def _placed(found: Placed | Running) -> dict[str, Any]:
+def _placed(found: PlacedWorkload | RunningWorkload) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "workload": _workload(found.workload),
         "queue": found.queue,
@@ -176,7 +176,7 @@ def _placed(found: Placed | Running) -> dict[str, Any]:
         "gpus": found.gpus,
         "nodes": dict(found.nodes),
     }
-    if isinstance(found, Placed):
+    if isinstance(found, PlacedWorkload):
         entry |= {"startsNow": found.starts, "after": found.after}
     return entry
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from kai_sched.answers.changes import SHARES, SetQueue
-from kai_sched.answers.explain.search import Changes, Search
+from kai_sched.answers.explain.search import Changes, TrialSearch
 from kai_sched.answers.explain.suggestion import OWNER, Finding, NothingHelps, Suggestion
 from kai_sched.model.objects import UNLIMITED, Queue
 from kai_sched.model.queue_tree import path_to_root
@@ -63,7 +63,7 @@ class _Level:
 Steps = dict[_Level, int]
 
 
-def queue_findings(search: Search) -> Iterator[Finding]:
+def queue_findings(search: TrialSearch) -> Iterator[Finding]:
     """What the owner of the queue can change."""
     state = search.base.first.groups.get(search.group)
     queues = search.trials.cluster.queues
@@ -84,7 +84,7 @@ def queue_findings(search: Search) -> Iterator[Finding]:
         yield found
 
 
-def unlimited_changes(search: Search, field: str) -> Changes:
+def unlimited_changes(search: TrialSearch, field: str) -> Changes:
     """An unlimited quota, or limit, at every level of the group's queue."""
     state = search.base.first.groups.get(search.group)
     queues = search.trials.cluster.queues
@@ -125,7 +125,7 @@ def _weights(path: Sequence[Queue], states: Mapping[str, QueueState]) -> list[_L
     return []
 
 
-def _raised(search: Search, field: str, levels: Sequence[_Level]) -> Finding | None:
+def _raised(search: TrialSearch, field: str, levels: Sequence[_Level]) -> Finding | None:
     """The smallest amounts that are enough: all levels are raised alike, and then each lowered as far as it can be.
 
     Amounts of the first resource come first; the others are raised to all that is asked for, if that is not enough.
@@ -150,7 +150,7 @@ def _raised(search: Search, field: str, levels: Sequence[_Level]) -> Finding | N
     return NothingHelps(field, OWNER, f"a higher {field} (up to all that is asked for: {top})")
 
 
-def _lowered(search: Search, steps: Steps) -> Steps:
+def _lowered(search: TrialSearch, steps: Steps) -> Steps:
     """The steps, of which none can be smaller while the others stay."""
     for _ in range(ROUNDS_MAX):
         before = steps
@@ -165,7 +165,7 @@ def _lowered(search: Search, steps: Steps) -> Steps:
     return steps
 
 
-def _least(search: Search, steps: Steps) -> tuple[Steps, bool]:
+def _least(search: TrialSearch, steps: Steps) -> tuple[Steps, bool]:
     """The smallest steps at or below these, by their sum, and whether all of them could be tried.
 
     Amounts that stop each other (a higher limit above lets others in first) may do with less together than one by one.

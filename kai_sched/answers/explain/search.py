@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kai_sched.answers.changes import Change
 from kai_sched.answers.goal import Goal, goal_of
-from kai_sched.answers.trial import Outcome, Trials
+from kai_sched.answers.trial import TrialOutcome, Trials
 from kai_sched.plan.effects import Evict
 
 Changes = tuple[Change, ...]
@@ -44,7 +44,7 @@ class First:
     exact: bool
 
 
-class Search:
+class TrialSearch:
     """Tries changes for one group that waits.
 
     Attributes
@@ -59,7 +59,7 @@ class Search:
         self.trials = trials
         self.group = group
         self.goal: Goal = goal_of(trials.cluster, group)
-        self.base: Outcome = trials.outcome()
+        self.base: TrialOutcome = trials.outcome()
         self._tried: dict[Changes, Tried] = {(): self._judged(self.base)}
 
     def tried(self, changes: Changes) -> Tried:
@@ -102,7 +102,7 @@ class Search:
                 low = middle
         return First(found, False)
 
-    def _judged(self, outcome: Outcome) -> Tried:
+    def _judged(self, outcome: TrialOutcome) -> Tried:
         return Tried(self.goal.met(outcome.end), outcome.settled, outcome.evicted, outcome.bound)
 
 
