@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 from kai_sched.answers.changes import Remove
 from kai_sched.answers.difference import difference
@@ -16,7 +17,10 @@ from kai_sched.answers.words import alike, count, gpus, pattern
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.plan.reasons import Reason
 
-RUNS, EVICTS, WAITS = "runs", "evicts", "waits"
+Verdict = Literal["runs", "evicts", "waits"]
+RUNS: Verdict = "runs"
+EVICTS: Verdict = "evicts"
+WAITS: Verdict = "waits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +45,13 @@ class Fit:
 
     workload: Workload
     queue: str
-    verdict: str
+    verdict: Verdict
     pods: int
     of_pods: int
     gpus: float
-    nodes: tuple[tuple[str, int], ...]
-    costs: Costs
-    reason: Reason | None
+    nodes: tuple[tuple[str, int], ...] = field(repr=False)
+    costs: Costs = field(repr=False)
+    reason: Reason | None = field(repr=False)
 
     @property
     def text(self) -> str:

@@ -12,7 +12,6 @@ from kai_sched.answers.overview import Overview, PlacedWorkload, RunningWorkload
 from kai_sched.answers.selection import names
 from kai_sched.answers.waiting import Waiting
 from kai_sched.answers.words import count, duration, number
-from kai_sched.answers.workloads import Workload
 from kai_sched.model.store import Cluster
 from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, QueueState
 from kai_sched.report.columns import Cell, Line, cells, folded, lay_out
@@ -257,18 +256,26 @@ def csv_lines(overview: Overview, headers: bool) -> Iterator[Line]:
     """A row for each workload, those that run included."""
     if headers:
         yield [(",".join(CSV_COLUMNS), "")]
+    for row in workload_rows(overview):
+        text = io.StringIO()
+        csv.writer(text, lineterminator="").writerow([_csv_text(value) for value in row])
+        yield [(plain(text.getvalue()), "")]
+
+
+def workload_rows(overview: Overview) -> Iterator[tuple[str | int | float | None, ...]]:
+    """The values of CSV_COLUMNS for each workload, those that run included; None where it does not wait."""
     for state, rows in (("waiting", overview.waiting), ("placed", overview.placed), ("running", overview.running)):
         for row in rows:
+            if isinstance(row, PlacedWorkload):
+                state = "starting" if row.starts else "pipelined"
+            waits = (row.code, row.why, round(row.waits_s)) if isinstance(row, Waiting) else ("", "", None)
+            nodes = "" if isinstance(row, Waiting) else " ".join(name for name, _ in row.nodes)
             for each in row.workloads if isinstance(row, Waiting) else (row.workload,):
-                yield [(_csv_row(each, row, state), "")]
+                names = (each.kind, each.namespace, each.name, each.group, row.queue, state)
+                yield (*names, row.pods, row.gpus, *waits, nodes)
 
 
-def _csv_row(workload: Workload, row: Waiting | PlacedWorkload | RunningWorkload, state: str) -> str:
-    if isinstance(row, PlacedWorkload):
-        state = "starting" if row.starts else "pipelined"
-    waits = (row.code, row.why, f"{row.waits_s:.0f}") if isinstance(row, Waiting) else ("", "", "")
-    nodes = "" if isinstance(row, Waiting) else " ".join(name for name, _ in row.nodes)
-    values = (workload.kind, workload.namespace, workload.name, workload.group, row.queue, state, str(row.pods))
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow([*values, number(row.gpus), *waits, nodes])
-    return plain(text.getvalue())
+def _csv_text(value: str | int | float | None) -> str:
+    if isinstance(value, float):
+        return number(value)
+    return "" if value is None else str(value)

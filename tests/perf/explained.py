@@ -17,7 +17,9 @@ def explained_40n(prefix: str) -> list[Object]:
     for place in (10, 20):
         node = build.objects[1 + place]
         assert isinstance(node, Node)
-        build.objects[1 + place] = replace(node, unschedulable=place == 10, bad_conditions=("NotReady",) * (place == 20))
+        build.objects[1 + place] = replace(
+            node, unschedulable=place == 10, bad_conditions=("NotReady",) * (place == 20)
+        )
     for n in range(15):
         allocatable = {"cpu": 64_000.0, "memory": 2.5e11, "pods": 110.0}
         build.objects.append(Node(f"{prefix}cpu-{n:02}", f"{prefix}cpu-uid-{n:02}", {"kind": "cpu"}, allocatable))
@@ -39,8 +41,8 @@ def explained_2000n(prefix: str) -> list[Object]:
 
 
 def _fill(build: Builder, queues: list[str], nodes: list[int], pods: int, gpus: int, smaller: bool = False) -> None:
-    """Jobs of the queues in turn until the nodes are full; ``smaller``: every second one has pods with half the GPUs."""
-    free = {n: GPUS_PER_NODE for n in nodes}
+    """Jobs of the queues in turn until the nodes are full; ``smaller``: two of three have pods with half the GPUs."""
+    free = dict.fromkeys(nodes, GPUS_PER_NODE)
     order = iter([n for n in nodes for _ in range(GPUS_PER_NODE)])
     number, at = 0, next(order)
     while sum(free.values()) >= pods * gpus:
