@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from kai_sched.answers.goal import has_minimum, holding
 from kai_sched.answers.headlines import Victim, paid_text, victims_of
-from kai_sched.answers.trial import Outcome
-from kai_sched.answers.words import count, number, some
+from kai_sched.answers.trial import TrialOutcome
+from kai_sched.answers.words import number, some
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.plan.effects import Evict
-from kai_sched.plan.result import QUEUE_RESOURCES
+from kai_sched.plan.result import QUEUE_RESOURCES, QueueState
 
 GPU_PLACE = QUEUE_RESOURCES.index("gpu")
 
@@ -84,7 +84,7 @@ class Difference:
         return lines or ["nothing differs"]
 
 
-def difference(before: Outcome, after: Outcome, old: Workloads, new: Workloads, now_ns: int) -> Difference:
+def difference(before: TrialOutcome, after: TrialOutcome, old: Workloads, new: Workloads, now_ns: int) -> Difference:
     """What ``after`` changes. ``old`` and ``new`` name the workloads of both."""
     had, has = _started(before, old), _started(after, new)
     lost_before, lost_after = ({each.group for each in plan.evicted} for plan in (before, after))
@@ -102,7 +102,7 @@ def difference(before: Outcome, after: Outcome, old: Workloads, new: Workloads, 
     )
 
 
-def _started(outcome: Outcome, workloads: Workloads) -> set[str]:
+def _started(outcome: TrialOutcome, workloads: Workloads) -> set[str]:
     """The groups that hold their minimum at the end."""
     cluster = outcome.end
     members: dict[str, list[str]] = {}
@@ -121,7 +121,7 @@ def _named(workloads: Workloads, groups: Iterable[str]) -> tuple[Workload, ...]:
     return tuple(sorted(found, key=lambda each: (each.namespace, each.name, each.group)))
 
 
-def _shares(before: Outcome, after: Outcome) -> Iterable[ShareChange]:
+def _shares(before: TrialOutcome, after: TrialOutcome) -> Iterable[ShareChange]:
     old = {each.name: each for each in before.last.queues}
     new = {each.name: each for each in after.last.queues}
     for name in sorted(old.keys() | new.keys()):
@@ -131,14 +131,13 @@ def _shares(before: Outcome, after: Outcome) -> Iterable[ShareChange]:
             yield ShareChange(name, (fair, fair_after), (held, held_after), (quota, quota_after))
 
 
-def _gpus(queues: Mapping[str, object], name: str) -> tuple[float, float, float]:
+def _gpus(queues: Mapping[str, QueueState], name: str) -> tuple[float, float, float]:
+    """Fair share, allocation and quota; nothing of a queue that does not exist."""
     queue = queues.get(name)
     if queue is None:
         return 0.0, 0.0, 0.0
-    columns = (getattr(queue, field)[GPU_PLACE] for field in ("fair_share", "allocated", "quota"))
-    fair, held, quota = columns
-    return fair, held, quota
+    return queue.fair_share[GPU_PLACE], queue.allocated[GPU_PLACE], queue.quota[GPU_PLACE]
 
 
 def _names(group: Sequence[Workload]) -> str:
-    return f"{some([f'{each.name} ({each.kind})' for each in group], 6)}" if group else count(0, "workload")
+    return some([f"{each.name} ({each.kind})" for each in group], 6)

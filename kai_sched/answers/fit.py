@@ -10,10 +10,9 @@ from typing import Literal
 from kai_sched.answers.changes import Remove
 from kai_sched.answers.difference import difference
 from kai_sched.answers.explain.explanation import Costs
-from kai_sched.answers.goal import Goal, group_pods, holding
+from kai_sched.answers.goal import Goal, group_pods, holding, pod_gpus
 from kai_sched.answers.headlines import victims_of
-from kai_sched.answers.trial import Outcome, Trials
-from kai_sched.answers.waiting import pod_gpus
+from kai_sched.answers.trial import TrialOutcome, Trials
 from kai_sched.answers.words import alike, count, gpus, pattern
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.plan.reasons import Reason
@@ -76,7 +75,7 @@ def fit(trials: Trials, asked: Sequence[Workload], workloads: Workloads) -> list
     return [_fit(trials, each, workloads, together, without) for each in asked]
 
 
-def _fit(trials: Trials, asked: Workload, workloads: Workloads, together: Outcome, without: Outcome) -> Fit:
+def _fit(trials: Trials, asked: Workload, workloads: Workloads, together: TrialOutcome, without: TrialOutcome) -> Fit:
     cluster, end = trials.cluster, together.end
     pods = group_pods(end.pods, end.pod_groups, asked.group)
     placed = [pod for pod in pods if pod.node]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kai_sched.answers.changes import Change
 from kai_sched.cycle.hint_tracker import HintTracker
 from kai_sched.cycle.run import run_cycle
-from kai_sched.cycle.world.pods import SECOND_NS, World, advance
+from kai_sched.cycle.world.pods import SECOND_NS, World, advance, stamp_stale
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
 from kai_sched.model.hints import SchedulingHints
@@ -25,7 +25,7 @@ from kai_sched.plan.result import CycleResult
 Decide = Callable[[Cluster, Config, int, Cache, SchedulingHints], CycleResult]
 CYCLES_MAX = 16
 FIXED_WORK = 1000
-_WORLD = World(SECOND_NS, revives=False, restarts_clocks=False, keeps_devices=False)
+_WORLD = World(SECOND_NS, revives=False, restarts_clocks=False, keeps_devices=False, stamped=True)
 
 
 def decide_unasked(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: SchedulingHints) -> CycleResult:
@@ -34,7 +34,7 @@ def decide_unasked(cluster: Cluster, config: Config, now_ns: int, cache: Cache, 
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrialOutcome:
     """What became of a cluster.
 
     Attributes
@@ -79,6 +79,7 @@ class Trials:
         self.work = 0
         self._decide = decide
         self._store = Store.of(cluster)
+        stamp_stale(self._store, now_ns)
         self._base = self._store.cluster()
         self._cache = Cache()
 
@@ -92,7 +93,7 @@ class Trials:
         """The work of one cycle."""
         return FIXED_WORK + len(self._base.pods) + len(self._base.nodes)
 
-    def outcome(self, changes: Sequence[Change] = ()) -> Outcome:
+    def outcome(self, changes: Sequence[Change] = ()) -> TrialOutcome:
         """What becomes of the cluster with these changes. Raises FieldError for changes that do not fit it."""
         with self.left_alone() as course:
             for each in changes:
@@ -138,7 +139,7 @@ class Course:
         """Leave it alone from this time on; what it is then."""
         return self.outcome(now_ns).end
 
-    def outcome(self, now_ns: int) -> Outcome:
+    def outcome(self, now_ns: int) -> TrialOutcome:
         """As ``settle``, with all that happens."""
         store, tracker, trials = self._store, HintTracker(), self._trials
         start = view = store.cluster()
@@ -158,7 +159,7 @@ class Course:
             following = tracker.next_hints()
             settled = store.serial == before and following == hints and not again
             hints, view, now_ns = following, store.cluster(), now_ns + SECOND_NS
-        return Outcome(start, view, results[0], results[-1], tuple(evicted), tuple(bound), len(results), settled)
+        return TrialOutcome(start, view, results[0], results[-1], tuple(evicted), tuple(bound), len(results), settled)
 
 
 def may_change(cluster: Cluster, result: CycleResult) -> bool:

@@ -48,8 +48,12 @@ class Workloads:
 
     def find(self, text: str) -> Workload:
         """The workload that a user means: "name", "namespace/name", "kind/name", the name of its PodGroup or of one of
-        its pods, or a part of the name that no other has. Raises FieldError.
+        its pods, or a part of the name that no other has. The key of a group means that group.
+
+        Raises FieldError.
         """
+        if text in self.by_group:
+            return self.by_group[text]
         parts = text.split("/")
         exact = [each for each in self.by_group.values() if _is_called(each, parts)]
         if not exact and text in self.pods:

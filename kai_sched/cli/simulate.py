@@ -145,10 +145,10 @@ def _tables(case: SimulationCase, shown: Shown, as_of: str, one_of_many: bool, p
     """A line for each cycle but the last, and what the last one comes to."""
     from kai_sched.answers.overview import overview
     from kai_sched.answers.selection import Selection, selected
-    from kai_sched.report.overview_text import View, csv_lines, cycle_text, evictions, name_lines, overview_lines
+    from kai_sched.report.overview_text import TableView, csv_lines, cycle_text, evictions, name_lines, overview_lines
 
     wide = shown.output == "wide"
-    view = View(None if wide else width_of_terminal(), wide, shown.everything, shown.headers, as_of)
+    view = TableView(None if wide else width_of_terminal(), wide, shown.everything, shown.headers, as_of)
     if one_of_many:
         yield [(plain(f"{case.name} ({case.path})"), "bold underline")]
     wanted = Selection(shown.namespace, shown.queue, shown.labels, shown.pending, shown.sort)

@@ -38,21 +38,21 @@ class Deadline(NamedTuple):
     started_ns: int
 
 
-class _Spec(core.Wire):
+class _BoundedSpec(core.Wire):
     active_deadline_seconds: Any = None
 
 
-class _Status(core.Wire):
+class _BoundedStatus(core.Wire):
     start_time: Any = None
 
 
-class _Workload(core.Wire):
+class _BoundedWorkload(core.Wire):
     metadata: core.Meta | None = None
-    spec: _Spec | None = None
-    status: _Status | None = None
+    spec: _BoundedSpec | None = None
+    status: _BoundedStatus | None = None
 
 
-_decode = msgspec.json.Decoder(_Workload).decode
+_decode = msgspec.json.Decoder(_BoundedWorkload).decode
 
 
 def deadlines(items: Sequence[Item]) -> dict[WorkloadName, Deadline]:
@@ -71,7 +71,7 @@ def deadlines(items: Sequence[Item]) -> dict[WorkloadName, Deadline]:
     return found
 
 
-def _bounds(kind: str, workload: _Workload, meta: core.Meta) -> list[float]:
+def _bounds(kind: str, workload: _BoundedWorkload, meta: core.Meta) -> list[float]:
     found: list[Any] = [(meta.labels or {}).get(MAX_EXEC_LABEL)]
     if kind in WITH_DEADLINE and workload.spec is not None:
         found.append(workload.spec.active_deadline_seconds)
@@ -84,7 +84,7 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= SECONDS_MAX
 
 
-def _started_ns(status: _Status | None) -> int:
+def _started_ns(status: _BoundedStatus | None) -> int:
     text = status.start_time if status else None
     try:
         return time_ns(text, "") if isinstance(text, str) else 0

@@ -11,9 +11,10 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from kai_sched.answers.goal import pod_gpus
 from kai_sched.answers.headlines import Headline
-from kai_sched.answers.overview import Overview, Placed, Running, overview
-from kai_sched.answers.waiting import Waiting, pod_gpus
+from kai_sched.answers.overview import Overview, PlacedWorkload, RunningWorkload, overview
+from kai_sched.answers.waiting import Waiting
 from kai_sched.answers.workloads import Workloads, workloads_of
 from kai_sched.model.config import Config
 from kai_sched.model.keys import split_key
@@ -25,7 +26,7 @@ from kai_sched.report import answers_json
 from kai_sched.report.columns import Line
 from kai_sched.report.documents import AnswerDocument
 from kai_sched.report.json import Cycle, cycle_document, document, to_dict
-from kai_sched.report.overview_text import CSV_COLUMNS, View, cycle_text, overview_lines, workload_rows
+from kai_sched.report.overview_text import CSV_COLUMNS, TableView, cycle_text, overview_lines, workload_rows
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -232,14 +233,14 @@ class SimulatedCycle:
         return Rows("waiting workload", Waiting, self.overview.waiting, lambda each: each.name)
 
     @cached_property
-    def placed(self) -> Rows[Placed]:
+    def placed(self) -> Rows[PlacedWorkload]:
         """Workloads that get nodes in this cycle."""
-        return Rows("placed workload", Placed, self.overview.placed, lambda each: each.workload.name)
+        return Rows("placed workload", PlacedWorkload, self.overview.placed, lambda each: each.workload.name)
 
     @cached_property
-    def running(self) -> Rows[Running]:
+    def running(self) -> Rows[RunningWorkload]:
         """Workloads that run and are not touched."""
-        return Rows("running workload", Running, self.overview.running, lambda each: each.workload.name)
+        return Rows("running workload", RunningWorkload, self.overview.running, lambda each: each.workload.name)
 
     @cached_property
     def evictions(self) -> Rows[Headline]:
@@ -257,7 +258,7 @@ class SimulatedCycle:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        lines = overview_lines(self.overview, View(WIDTH), self.cycle.cluster, self.result)
+        lines = overview_lines(self.overview, TableView(WIDTH), self.cycle.cluster, self.result)
         return map(line_text, lines)
 
     def _repr_html_(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kai_sched.answers.headlines import Headline, Victim
-from kai_sched.answers.overview import Overview, Placed, Room, Running, room_text
+from kai_sched.answers.overview import ClusterRoom, Overview, PlacedWorkload, RunningWorkload, room_text
 from kai_sched.answers.waiting import Waiting
 from kai_sched.answers.workloads import Workload
 from kai_sched.model.times import format_time
@@ -44,7 +44,7 @@ def overview_document(found: Overview) -> d.OverviewDocument:
 
 def explanation_document(found: Explanation) -> q.ExplanationDocument:
     """Why a workload waits."""
-    before = [_workload(each) for each in found.ahead]
+    before = [_workload(each) for each in found.earlier]
     return q.ExplanationDocument(
         workload=_workload(found.workload),
         queue=found.queue,
@@ -165,7 +165,7 @@ def _workload(found: Workload) -> d.WorkloadDocument:
     return d.WorkloadDocument(kind=found.kind, namespace=found.namespace, name=found.name, pod_group=found.group)
 
 
-def _room(room: Room) -> d.RoomDocument:
+def _room(room: ClusterRoom) -> d.RoomDocument:
     total, used, free, apart = (
         in_units(room.resource, each) for each in (room.total, room.used, room.free, room.apart)
     )
@@ -196,7 +196,7 @@ def _waiting(found: Waiting) -> d.WaitingDocument:
     )
 
 
-def _running(found: Running) -> d.RunningDocument:
+def _running(found: RunningWorkload) -> d.RunningDocument:
     return d.RunningDocument(
         workload=_workload(found.workload),
         queue=found.queue,
@@ -206,7 +206,7 @@ def _running(found: Running) -> d.RunningDocument:
     )
 
 
-def _placed(found: Placed) -> d.PlacedDocument:
+def _placed(found: PlacedWorkload) -> d.PlacedDocument:
     return d.PlacedDocument(
         workload=_workload(found.workload),
         queue=found.queue,

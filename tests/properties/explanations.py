@@ -156,5 +156,5 @@ def smaller_amounts(changes: Sequence[SetQueue], cluster: Cluster) -> Iterator[C
     for place, choices in enumerate(ranges):
         for choice in choices[:-1]:
             way = [each for other, each in enumerate(changes) if other != place]
-            if picked := tuple([*way, *([choice] if choice else [])]):
+            if picked := (*way, *([choice] if choice else [])):
                 yield picked

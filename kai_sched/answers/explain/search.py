@@ -7,16 +7,19 @@ from dataclasses import dataclass
 
 from kai_sched.answers.changes import Change
 from kai_sched.answers.goal import Goal, goal_of
-from kai_sched.answers.trial import Outcome, Trials
+from kai_sched.answers.trial import TrialOutcome, Trials
 from kai_sched.plan.effects import Evict
 
 Changes = tuple[Change, ...]
 
 # What one scan may cost (``Trials.work``); a scan that would cost more halves its way instead.
 SCAN_WORK = 95_000
+# The same for clusters whose cycles cost no more than this: what is found there is looked for in whole.
+SMALL, SCAN_WORK_OF_SMALL = 1_200, 400_000
 # The same for all trials of one explanation. Kinds that come last are looked at less closely once it is used up.
 ALL_WORK = 1_500_000
 CYCLES_OF_A_TRIAL = 3
+LEAST_TRIALS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class First:
     exact: bool
 
 
-class Search:
+class TrialSearch:
     """Tries changes for one group that waits.
 
     Attributes
@@ -56,7 +59,7 @@ class Search:
         self.trials = trials
         self.group = group
         self.goal: Goal = goal_of(trials.cluster, group)
-        self.base: Outcome = trials.outcome()
+        self.base: TrialOutcome = trials.outcome()
         self._tried: dict[Changes, Tried] = {(): self._judged(self.base)}
 
     def tried(self, changes: Changes) -> Tried:
@@ -73,8 +76,9 @@ class Search:
     def affordable(self, count: int) -> int:
         """How many of so many trials there is work for in one scan."""
         one = CYCLES_OF_A_TRIAL * self.trials.cycle_cost
-        left = max(0, min(SCAN_WORK, ALL_WORK - self.trials.work))
-        return min(count, max(4, left // max(1, one)))
+        is_small = self.trials.cycle_cost <= SMALL
+        left = max(0, min(SCAN_WORK_OF_SMALL if is_small else SCAN_WORK, ALL_WORK - self.trials.work))
+        return min(count, max(LEAST_TRIALS, left // one))
 
     def first(self, candidates: Sequence[Changes]) -> First:
         """The first candidate that starts the group; they come from the smallest change to the largest.
@@ -98,7 +102,7 @@ class Search:
                 low = middle
         return First(found, False)
 
-    def _judged(self, outcome: Outcome) -> Tried:
+    def _judged(self, outcome: TrialOutcome) -> Tried:
         return Tried(self.goal.met(outcome.end), outcome.settled, outcome.evicted, outcome.bound)
 
 
