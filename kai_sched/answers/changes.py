@@ -166,7 +166,7 @@ class Remove:
         return f"--remove {self.group}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Override:
     """These objects replace those of the same kind and name, or are new. ``path`` is where they are from."""
 

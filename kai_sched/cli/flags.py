@@ -35,6 +35,7 @@ def check_input(paths: list[str] | None, cluster: bool, kubeconfig: str | None, 
 
 SOLVERS = ("auto", "compiled", "interpreted")
 ANSWERS = ("text", "wide", "json", "yaml")
+EXPLANATIONS = (*ANSWERS, "html")
 LEVELS = ("debug", "info", "warning", "error")
 Kubeconfig = Annotated[
     str | None,
@@ -198,4 +199,8 @@ Overrides = Annotated[
 DataOutput = Annotated[
     str,
     typer.Option("--output", "-o", parser=one_of(*ANSWERS), metavar="|".join(ANSWERS), help="What to print."),
+]
+ExplainOutput = Annotated[
+    str,
+    typer.Option("--output", "-o", parser=one_of(*EXPLANATIONS), metavar="|".join(EXPLANATIONS), help="What to print."),
 ]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kai_sched.cli.inputs import ChangeOptions, InputOptions
 
 MOST_CYCLES = 10_000
-OUTPUTS = ("table", "wide", "name", "csv", "json", "yaml")
+OUTPUTS = ("table", "wide", "name", "csv", "json", "yaml", "html")
 SORTS = ("age", "name", "queue", "gpus")
 SHELLS = ("bash", "zsh", "fish")
 KUBECTL_PLUGIN = "kubectl-kai"
@@ -194,7 +194,7 @@ def explain(
     paths: Annotated[
         list[str] | None, typer.Argument(metavar="CLUSTER...", help="Files with the cluster, as for simulate.")
     ] = None,
-    output: flags.DataOutput = "text",
+    output: flags.ExplainOutput = "text",
     now: flags.Now = None,
     config: flags.Config = None,
     solver: flags.Solver = "auto",
