@@ -194,9 +194,15 @@ def test_no_test_is_skipped() -> None:
     assert violations([p for p in texts(".py") if p.parts[0] == "tests" and p not in own], skipped_tests) == {}
 
 
-def test_files_are_text() -> None:
+PICTURES, PICTURE_BYTES_MAX = Path("docs/images"), 150_000
+
+
+def test_files_are_text_and_pictures_small() -> None:
     binary = []
     for path in project_files():
+        if path.is_relative_to(PICTURES) and path.suffix == ".png":
+            assert (ROOT / path).stat().st_size <= PICTURE_BYTES_MAX, path
+            continue
         try:
             (ROOT / path).read_text(encoding="utf-8")
         except UnicodeDecodeError:
