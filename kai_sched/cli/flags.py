@@ -95,6 +95,13 @@ PluginServerPort = Annotated[
     int,
     typer.Option(min=0, max=65_535, metavar="PORT", help="The port of /get-snapshot on 127.0.0.1; 0: none."),
 ]
+PageAddress = Annotated[
+    str,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Address of the page of the cluster, for users who may get /page; plain HTTP; empty: none.",
+    ),
+]
 Recordings = Annotated[
     str | None,
     typer.Option(

@@ -1,4 +1,4 @@
-"""``-o html`` of ``simulate`` and ``explain``: the page of one cluster, with explanations while there is work for them."""
+"""``-o html`` of ``simulate`` and ``explain``: the page of one cluster, and how many workloads are explained on it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def write_page(decided: DecidedCase, as_of: str, extras: PageExtras = PageExtras
         overview=decided.overview,
         nodes=node_map(decided.cluster, decided.result, config, workloads),
         as_of=as_of,
-        title=decided.case.name or "cluster" if extras.answer is None else extras.answer.workload.name,
+        title=extras.answer.workload.name if extras.answer is not None else decided.case.name or "cluster",
         explanations=explanations,
         answer=extras.answer,
         notes=notes,

@@ -43,8 +43,8 @@ class PageInput:
         What the changes come to that the cluster was asked about.
     history
         By queue the points of its line (``History.lines``).
-    is_live
-        Whether a server updates the page.
+    is_live, number
+        Whether a server updates the page, and the number of its cycle there.
     """
 
     overview: Overview
@@ -57,6 +57,7 @@ class PageInput:
     changes: Sequence[str] = ()
     history: Mapping[str, str] = field(default_factory=dict)
     is_live: bool = False
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

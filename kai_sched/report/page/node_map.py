@@ -147,11 +147,11 @@ def _takers(cluster: Cluster, result: CycleResult) -> Iterator[tuple[str, str, i
         pod = cluster.pods.get(key)
         if pod is None or state.status in ("Pending", "Gated", "Succeeded"):
             continue
-        promised = state.status == "Pipelined"  # such a pod may still be on the node that it leaves
-        node = pod.node if promised else state.node
+        moves = state.status == "Pipelined"  # such a pod may still be on the node that it leaves
+        node = pod.node if moves else state.node
         count = round(dict(pod.shape.request).get("gpu", 0.0))
         if node and count and pod.shape.share is None:
-            yield key, node, count, promised or state.status in _LEAVES
+            yield key, node, count, moves or state.status in _LEAVES
     for device in claimed_devices(cluster, result):
         pods: Iterable[str] = device.pods
         if device.gpus and device.node and (first := next(iter(pods), "")):

@@ -283,7 +283,8 @@
       } catch { status.textContent = "the page could not be updated"; }
       busy = false;
     }
-    const events = new EventSource("page/events");
+    const number = document.getElementById("content").dataset.number;
+    const events = new EventSource("page/events?after=" + number);
     events.addEventListener("open", () => { status.textContent = "live"; });
     events.addEventListener("cycle", refresh);
     events.addEventListener("error", () => {

@@ -22,7 +22,7 @@ from kai_sched.answers.words import number
 from kai_sched.report.page.content import PageInput, page_content
 from kai_sched.report.text import plain
 
-_TEMPLATE, _STYLE, _SCRIPT = "page.html.j2", "page.css", "page.js"
+_TEMPLATE, _LOGIN, _STYLE, _SCRIPT = "page.html.j2", "login.html.j2", "page.css", "page.js"
 # What a block of JSON in HTML must not have as it is, as JSON writes it instead.
 _JSON_ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
@@ -43,6 +43,12 @@ def render(given: PageInput) -> str:
             version=__version__,
         )
     )
+
+
+def render_login(problem: str) -> str:
+    """The form for a token, with what is wrong with the last one; "" for nothing."""
+    style = _file(_STYLE)
+    return _environment().get_template(_LOGIN).render(problem=problem, style=Markup(style), style_hash=digest(style))
 
 
 def json_block(data: object) -> Markup:

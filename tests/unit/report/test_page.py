@@ -185,19 +185,19 @@ def state(name: str, held: float) -> QueueState:
 def test_the_last_hour_is_kept_by_the_minute() -> None:
     found = History()
     for second in range(0, 2 * 3600, 20):
-        found.add(NOW_NS + second * 10**9, [state("a", float(second))], "gpu")
+        found.add(NOW_NS + second * 10**9, [state("a", float(second))])
     end = NOW_NS + 7140 * 10**9
-    points = found.lines(end)["a"].split(" ")
+    points = found.lines(end, "gpu")["a"].split(" ")
     assert len(points) == SAMPLES_MAX
     assert points[-1] == "60.0,1.0"
-    assert found.lines(end + SAMPLE_NS * 200) == {}
+    assert found.lines(end + SAMPLE_NS * 200, "gpu") == {}
 
 
 def test_a_queue_that_is_new_has_a_shorter_line() -> None:
     found = History()
-    found.add(NOW_NS, [state("a", 1.0)], "gpu")
-    found.add(NOW_NS + SAMPLE_NS, [state("a", 0.0), state("b", 2.0)], "gpu")
-    lines = found.lines(NOW_NS + SAMPLE_NS)
+    found.add(NOW_NS, [state("a", 1.0)])
+    found.add(NOW_NS + SAMPLE_NS, [state("a", 0.0), state("b", 2.0)])
+    lines = found.lines(NOW_NS + SAMPLE_NS, "gpu")
     assert lines["a"] == "59.0,1.0 60.0,19.0"
     assert lines["b"] == "60.0,1.0"
 
