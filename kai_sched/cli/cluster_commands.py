@@ -81,7 +81,7 @@ def explain(
     paths: Annotated[
         list[str] | None, typer.Argument(metavar="CLUSTER...", help="Files with the cluster, as for simulate.")
     ] = None,
-    output: flags.DataOutput = "text",
+    output: flags.ExplainOutput = "text",
     now: flags.Now = None,
     config: flags.Config = None,
     solver: flags.Solver = "auto",

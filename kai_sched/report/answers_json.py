@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kai_sched.answers.headlines import Headline, Victim
-from kai_sched.answers.overview import Overview, room_text
+from kai_sched.answers.overview import ClusterRoom, Overview, PlacedWorkload, RunningWorkload, room_text
 from kai_sched.answers.waiting import Waiting
 from kai_sched.answers.workloads import Workload
 from kai_sched.model.times import format_time
