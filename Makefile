@@ -46,7 +46,7 @@ help:
 	@echo 'make test-kind  the cluster tests on kind; needs Go and Docker'
 	@echo 'make check      formatting, lint, types, import contracts, house rules, generated files'
 	@echo 'make crds       write crds/ anew from kai_sched/api'
-	@echo 'make docs       write docs/data-model.md and docs/modules.md anew from the code'
+	@echo 'make docs       write the generated files in docs/ anew from the code'
 	@echo "make bench      the speed table; ARGS='--only SHAPE --json FILE --against COMMIT'"
 	@echo 'make bench-cluster  speed and memory of `kai-sched run` on a real API server'
 	@echo 'make bench-page     size and speed of the page of 1,000 nodes, in Chromium'
@@ -110,6 +110,8 @@ check: $(DEV)
 	  echo 'docs/data-model.md is out of date: run `make docs`' >&2; exit 1; }
 	$(BIN)/python -m tests.module_index | diff - docs/modules.md || { \
 	  echo 'docs/modules.md is out of date: run `make docs`' >&2; exit 1; }
+	$(BIN)/python -m tests.answers_schema | diff - docs/answers.schema.json || { \
+	  echo 'docs/answers.schema.json is out of date: run `make docs`' >&2; exit 1; }
 
 crds: $(DEV)
 	$(BIN)/python -m kai_sched.files.crds crds
@@ -117,6 +119,7 @@ crds: $(DEV)
 docs: $(DEV)
 	$(BIN)/python -m tests.data_model > docs/data-model.md
 	$(BIN)/python -m tests.module_index > docs/modules.md
+	$(BIN)/python -m tests.answers_schema > docs/answers.schema.json
 
 bench: $(RUNTIME)
 	$(BIN)/python -m tests.perf.bench $(ARGS)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.tree import ROOT, Module, imports, modules, parse
 
-CORE = ("api", "model", "snapshot", "lowering", "solver", "plan", "reconcile", "cycle")
+CORE = ("api", "model", "snapshot", "lowering", "solver", "plan", "reconcile", "cycle", "answers")
 
 # Reaching outside: files, processes, network, clock, randomness, logs, threads.
 OUTSIDE = {

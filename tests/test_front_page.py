@@ -284,9 +284,9 @@ def test_modules_without_a_line_are_seen() -> None:
     text = text_of(INDEX)
     assert not_in_the_index(re.sub(r"\n- `library\.py`: .*", "", text)) == ["kai_sched/library.py"]
     elsewhere = not_in_the_index(text.replace("\n## kai_sched/cli\n", "\n## kai_sched/nothing\n"))
-    assert elsewhere == [
-        f"kai_sched/cli/{name}.py" for name in ("__init__", "flags", "main", "reserve", "run", "simulate")
-    ]
+    there = sorted(path.name for path in (ROOT / "kai_sched" / "cli").glob("*.py"))
+    assert "main.py" in there
+    assert elsewhere == [f"kai_sched/cli/{name}" for name in there]
 
 
 def test_commands_are_read_from_make_and_from_hooks() -> None:

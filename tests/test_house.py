@@ -21,8 +21,10 @@ PARAMETERS_MAX = 8
 EXCEPTIONS_MAX = 6
 # Functions that may have more parameters, each with its reason.
 MANY_PARAMETERS = {
+    "kai_sched.cli.cluster_commands.explain": "Typer declares one option for each parameter",
+    "kai_sched.cli.cluster_commands.fit": "Typer declares one option for each parameter",
     "kai_sched.cli.main.run": "Typer declares one option for each parameter",
-    "kai_sched.cli.main.simulate": "Typer declares one option for each parameter",
+    "kai_sched.cli.cluster_commands.simulate": "Typer declares one option for each parameter",
     "kai_sched.lowering.pod_classes._table": "what one table is made of: a tuple of it would hide the names",
     "kai_sched.solver.stages.fair_share.divide": "the problem as it is written down: a number or a column each",
 }

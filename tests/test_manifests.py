@@ -260,7 +260,7 @@ def test_pods_are_allowed_where_security_is_restricted() -> None:
     """The rules of the restricted pod security standard, which the namespace enforces."""
     labels = the("Namespace")["metadata"]["labels"]
     assert {labels[f"pod-security.kubernetes.io/{mode}"] for mode in ("enforce", "audit", "warn")} == {"restricted"}
-    pod, main = pod_spec(), container()
+    pod, main, (volume,) = pod_spec(), container(), pod_spec()["volumes"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["runAsUser"] == 10000
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -268,7 +268,7 @@ def test_pods_are_allowed_where_security_is_restricted() -> None:
     assert main["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert main["securityContext"]["readOnlyRootFilesystem"] is True
     assert "privileged" not in main["securityContext"]
-    assert {"hostNetwork", "hostPID", "hostIPC", "volumes", "initContainers"} & pod.keys() == set()
+    assert {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & pod.keys() | volume.keys() == {"name", "emptyDir"}
     assert [port for port in main["ports"] if "hostPort" in port] == []
 
 

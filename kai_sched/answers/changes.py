@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kai_sched.answers.goal import group_pods
+from kai_sched.answers.words import exact
 from kai_sched.cycle.world.claims import settle_claims
 from kai_sched.model.claims.objects import ResourceSlice
 from kai_sched.model.constraints import Taint
@@ -61,11 +62,12 @@ class SetQueue:
         if self.value == UNLIMITED:
             return "unlimited"
         if self.share == "cpu" and self.field != "weight":
-            return f"{self.value:g}m"
+            cores = self.value / 1000.0
+            return exact(cores) if cores.is_integer() else f"{exact(self.value)}m"
         if self.share == "memory" and self.field != "weight":
             gi = self.value / 2**30
-            return f"{gi:g}Gi" if gi.is_integer() else f"{self.value:.0f}"
-        return f"{self.value:g}"
+            return f"{exact(gi)}Gi" if gi.is_integer() else exact(self.value)
+        return exact(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ class Uncordon:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """The node is cordoned, and the pods of groups that run on it are created again and wait."""
+    """The node is cordoned. The pods of the scheduler on it are created again and wait; those that leave are gone."""
 
     node: str
     scheduler: str
@@ -142,7 +144,7 @@ class Drain:
             for pod in store.all(Pod).values()
             if pod.node == self.node and pod.scheduler == self.scheduler and not pod.has_ended
         ]
-        again = [replace(pod, node="", phase=Phase.PENDING, deleted_ns=0, gpu_groups=()) for pod in gone]
+        again = [replace(pod, node="", phase=Phase.PENDING, gpu_groups=()) for pod in gone if not pod.deleted_ns]
         _replace_pods(store, gone, again)
 
     @property

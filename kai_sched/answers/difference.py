@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from kai_sched.answers.goal import has_minimum, holding
 from kai_sched.answers.headlines import Victim, paid_text, victims_of
-from kai_sched.answers.trial import Outcome
-from kai_sched.answers.words import count, number, some
+from kai_sched.answers.trial import TrialOutcome
+from kai_sched.answers.words import number, some
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.plan.effects import Evict
-from kai_sched.plan.result import QUEUE_RESOURCES
+from kai_sched.plan.result import QUEUE_RESOURCES, QueueState
 
 GPU_PLACE = QUEUE_RESOURCES.index("gpu")
 
@@ -57,8 +57,34 @@ class Difference:
         """Whether nothing differs."""
         return not (self.starts or self.waits or self.evicted or self.spared or self.gone or self.new or self.shares)
 
+    @property
+    def texts(self) -> list[str]:
+        """The difference in a few lines."""
+        lines = []
+        for title, group in (("starts", self.starts), ("no longer runs", self.waits), ("new", self.new)):
+            if group:
+                lines.append(f"{title}: {_names(group)}")
+        if self.evicted:
+            lines.append(f"evicted: {paid_text(self.evicted)}")
+        if self.spared:
+            lines.append(f"no longer evicted: {_names(self.spared)}")
+        if self.gone:
+            lines.append(f"gone: {_names(self.gone)}")
+        for each in self.shares:
+            parts = [
+                f"{word} {number(old)} -> {number(new)}"
+                for word, (old, new) in (
+                    ("quota", each.quota),
+                    ("fair share", each.fair_share),
+                    ("allocated", each.allocated),
+                )
+                if old != new
+            ]
+            lines.append(f"queue {each.queue}: {', '.join(parts)} GPUs")
+        return lines or ["nothing differs"]
 
-def difference(before: Outcome, after: Outcome, old: Workloads, new: Workloads, now_ns: int) -> Difference:
+
+def difference(before: TrialOutcome, after: TrialOutcome, old: Workloads, new: Workloads, now_ns: int) -> Difference:
     """What ``after`` changes. ``old`` and ``new`` name the workloads of both."""
     had, has = _started(before, old), _started(after, new)
     lost_before, lost_after = ({each.group for each in plan.evicted} for plan in (before, after))
@@ -76,7 +102,7 @@ def difference(before: Outcome, after: Outcome, old: Workloads, new: Workloads, 
     )
 
 
-def _started(outcome: Outcome, workloads: Workloads) -> set[str]:
+def _started(outcome: TrialOutcome, workloads: Workloads) -> set[str]:
     """The groups that hold their minimum at the end."""
     cluster = outcome.end
     members: dict[str, list[str]] = {}
@@ -95,7 +121,7 @@ def _named(workloads: Workloads, groups: Iterable[str]) -> tuple[Workload, ...]:
     return tuple(sorted(found, key=lambda each: (each.namespace, each.name, each.group)))
 
 
-def _shares(before: Outcome, after: Outcome) -> Iterable[ShareChange]:
+def _shares(before: TrialOutcome, after: TrialOutcome) -> Iterable[ShareChange]:
     old = {each.name: each for each in before.last.queues}
     new = {each.name: each for each in after.last.queues}
     for name in sorted(old.keys() | new.keys()):
@@ -105,40 +131,13 @@ def _shares(before: Outcome, after: Outcome) -> Iterable[ShareChange]:
             yield ShareChange(name, (fair, fair_after), (held, held_after), (quota, quota_after))
 
 
-def _gpus(queues: Mapping[str, object], name: str) -> tuple[float, float, float]:
+def _gpus(queues: Mapping[str, QueueState], name: str) -> tuple[float, float, float]:
+    """Fair share, allocation and quota; nothing of a queue that does not exist."""
     queue = queues.get(name)
     if queue is None:
         return 0.0, 0.0, 0.0
-    columns = (getattr(queue, field)[GPU_PLACE] for field in ("fair_share", "allocated", "quota"))
-    fair, held, quota = columns
-    return fair, held, quota
-
-
-def difference_texts(found: Difference) -> list[str]:
-    """The difference in a few lines."""
-    lines = []
-    for title, group in (("starts", found.starts), ("no longer runs", found.waits), ("new", found.new)):
-        if group:
-            lines.append(f"{title}: {_names(group)}")
-    if found.evicted:
-        lines.append(f"evicted: {paid_text(found.evicted)}")
-    if found.spared:
-        lines.append(f"no longer evicted: {_names(found.spared)}")
-    if found.gone:
-        lines.append(f"gone: {_names(found.gone)}")
-    for each in found.shares:
-        parts = [
-            f"{word} {number(old)} -> {number(new)}"
-            for word, (old, new) in (
-                ("quota", each.quota),
-                ("fair share", each.fair_share),
-                ("allocated", each.allocated),
-            )
-            if old != new
-        ]
-        lines.append(f"queue {each.queue}: {', '.join(parts)} GPUs")
-    return lines or ["nothing differs"]
+    return queue.fair_share[GPU_PLACE], queue.allocated[GPU_PLACE], queue.quota[GPU_PLACE]
 
 
 def _names(group: Sequence[Workload]) -> str:
-    return f"{some([f'{each.name} ({each.kind})' for each in group], 6)}" if group else count(0, "workload")
+    return some([f"{each.name} ({each.kind})" for each in group], 6)

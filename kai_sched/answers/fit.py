@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 from kai_sched.answers.changes import Remove
 from kai_sched.answers.difference import difference
 from kai_sched.answers.explain.explanation import Costs
-from kai_sched.answers.goal import Goal, group_pods, holding
+from kai_sched.answers.goal import Goal, group_pods, holding, pod_gpus
 from kai_sched.answers.headlines import victims_of
-from kai_sched.answers.trial import Outcome, Trials
-from kai_sched.answers.waiting import pod_gpus
+from kai_sched.answers.trial import TrialOutcome, Trials
 from kai_sched.answers.words import alike, count, gpus, pattern
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.plan.reasons import Reason
 
-RUNS, EVICTS, WAITS = "runs", "evicts", "waits"
+Verdict = Literal["runs", "evicts", "waits"]
+RUNS: Verdict = "runs"
+EVICTS: Verdict = "evicts"
+WAITS: Verdict = "waits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +45,13 @@ class Fit:
 
     workload: Workload
     queue: str
-    verdict: str
+    verdict: Verdict
     pods: int
     of_pods: int
     gpus: float
-    nodes: tuple[tuple[str, int], ...]
-    costs: Costs
-    reason: Reason | None
+    nodes: tuple[tuple[str, int], ...] = field(repr=False)
+    costs: Costs = field(repr=False)
+    reason: Reason | None = field(repr=False)
 
     @property
     def text(self) -> str:
@@ -72,7 +75,7 @@ def fit(trials: Trials, asked: Sequence[Workload], workloads: Workloads) -> list
     return [_fit(trials, each, workloads, together, without) for each in asked]
 
 
-def _fit(trials: Trials, asked: Workload, workloads: Workloads, together: Outcome, without: Outcome) -> Fit:
+def _fit(trials: Trials, asked: Workload, workloads: Workloads, together: TrialOutcome, without: TrialOutcome) -> Fit:
     cluster, end = trials.cluster, together.end
     pods = group_pods(end.pods, end.pod_groups, asked.group)
     placed = [pod for pod in pods if pod.node]

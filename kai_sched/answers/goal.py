@@ -1,4 +1,6 @@
-"""Whether a group has started: it holds nodes for its minimum; a group that runs already, for more pods than before."""
+"""The pods of a group, and whether it has started: it holds nodes for its minimum; a group that runs already, for more
+pods than before.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kai_sched.model.checks import DEFAULT_SET, short_of, tree_fault
-from kai_sched.model.keys import unmarked
+from kai_sched.model.keys import split_key, unmarked
 from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.store import Cluster
 
@@ -36,7 +38,8 @@ def group_pods(pods: Mapping[str, Pod], groups: Mapping[str, PodGroup], group: s
     """The pods of the group with this key, by key; of a bare pod, that pod."""
     key = unmarked(group)
     if key == group:
-        found = [pod for pod in pods.values() if pod.group and pod.group_key == group]
+        namespace, name = split_key(group)
+        found = [pod for pod in pods.values() if pod.group == name and pod.namespace == namespace]
         if found or group in groups:
             return sorted(found, key=lambda pod: pod.key)
     pod = pods.get(key)
@@ -46,6 +49,11 @@ def group_pods(pods: Mapping[str, Pod], groups: Mapping[str, PodGroup], group: s
 def holding(pods: Iterable[Pod]) -> int:
     """How many of the pods have a node."""
     return sum(_holds(pod) for pod in pods)
+
+
+def pod_gpus(pod: Pod) -> float:
+    """GPUs that the pod asks for; a part that is given as memory counts as nothing, as its size depends on the node."""
+    return dict(pod.shape.request).get("gpu", 0.0) + (pod.shape.share.quota if pod.shape.share else 0.0)
 
 
 def has_minimum(cluster: Cluster, group: str, pods: Iterable[Pod]) -> bool:

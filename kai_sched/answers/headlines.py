@@ -5,10 +5,12 @@ that costs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from kai_sched.answers.goal import group_pods, pod_gpus
 from kai_sched.answers.words import alike, count, duration, gpus, pattern, since
 from kai_sched.answers.workloads import Workload, Workloads
+from kai_sched.model.keys import unmarked
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Evict
 from kai_sched.plan.receipts import rule
@@ -62,7 +64,7 @@ class Headline:
     asked: float
     action: str
     rule: str
-    victims: tuple[Victim, ...]
+    victims: tuple[Victim, ...] = field(repr=False)
 
     @property
     def pods(self) -> int:
@@ -83,7 +85,7 @@ class Headline:
         verb = "moves" if self.victims and all(each.moved == each.pods for each in self.victims) else "evicts"
         placed = f"place {gpus(self.asked)} for " if self.asked else "place "
         free = self.gpus - self.asked
-        stays = f"; {gpus(free)} stay free" if free > 0 and verb == "evicts" else ""
+        stays = f"; {gpus(free)} stay free" if self.asked and free > 0 and verb == "evicts" else ""
         return f"To {placed}{self.winner.name} this {verb} {paid}{stays}"
 
 
@@ -108,9 +110,10 @@ def victims_of(evicted: Sequence[Evict], cluster: Cluster, workloads: Workloads,
     for each in evicted:
         pods.setdefault(each.group, {}).setdefault(each.pod, each)
     sizes: dict[str, int] = {}
-    for pod in cluster.pods.values():
+    for key, pod in cluster.pods.items():
         if not pod.has_ended:
-            sizes[pod.group_key] = sizes.get(pod.group_key, 0) + 1
+            group = workloads.pods.get(key, "")
+            sizes[group] = sizes.get(group, 0) + 1
     found = []
     for group, lost in pods.items():
         workload = workloads.of(group)
@@ -143,23 +146,21 @@ def _paid_alike(members: Sequence[Victim]) -> str:
         pods = f"{first.pods} of its {first.of_pods} pods"
     amount = f", {gpus(first.gpus)}" if first.gpus else ""
     each_of = f"{len(members)} x " if len(members) > 1 else ""
-    return f"{names} ({first.queue}): {each_of}{pods}{amount}" + (f", up {duration(up)}" if up else "")
+    queue = f" ({first.queue})" if first.queue else ""
+    return f"{names}{queue}: {each_of}{pods}{amount}" + (f", up {duration(up)}" if up else "")
 
 
 def _asked(cluster: Cluster, group: str) -> float:
     """GPUs that the pods of the group that have no node ask for."""
-    return sum(
-        dict(pod.shape.request).get("gpu", 0.0) + (pod.shape.share.quota if pod.shape.share else 0.0)
-        for pod in cluster.pods.values()
-        if pod.group_key == group and not pod.node and not pod.has_ended
-    )
+    pods = group_pods(cluster.pods, cluster.pod_groups, group)
+    return sum(pod_gpus(pod) for pod in pods if not pod.node and not pod.has_ended)
 
 
 def _queue_of(cluster: Cluster, group: str) -> str:
     found = cluster.pod_groups.get(group)
     if found is not None:
         return found.queue
-    pod = cluster.pods.get(group.removeprefix("pod:"))
+    pod = cluster.pods.get(unmarked(group))
     return pod.queue if pod else ""
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from kai_sched.answers.goal import pod_gpus
 from kai_sched.answers.headlines import Headline, headlines
-from kai_sched.answers.waiting import Waiting, pod_gpus, waiting_groups
+from kai_sched.answers.waiting import Waiting, waiting_groups
 from kai_sched.answers.words import count, number
 from kai_sched.answers.workloads import Workload, Workloads, workloads_of
 from kai_sched.model.config import Config, in_pool
@@ -19,7 +20,7 @@ from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, QueueState
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ClusterRoom:
     """How much of one resource there is at the end of the cycle, in scheduler units.
 
     Attributes
@@ -44,7 +45,7 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedWorkload:
     """A workload that gets nodes: bound in this cycle (``starts``), or once pods have left (``after`` says which).
 
     ``nodes`` has the number of its pods on each.
@@ -54,20 +55,20 @@ class Placed:
     queue: str
     pods: int
     gpus: float
-    nodes: tuple[tuple[str, int], ...]
+    nodes: tuple[tuple[str, int], ...] = field(repr=False)
     starts: bool
-    after: str = ""
+    after: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningWorkload:
     """A workload of which pods run, and nothing waits."""
 
     workload: Workload
     queue: str
     pods: int
     gpus: float
-    nodes: tuple[tuple[str, int], ...]
+    nodes: tuple[tuple[str, int], ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +95,12 @@ class Overview:
         (scheduler, pods) that wait for other schedulers.
     """
 
-    room: Room
+    room: ClusterRoom
     queues: tuple[QueueState, ...]
     waiting: tuple[Waiting, ...]
-    placed: tuple[Placed, ...]
+    placed: tuple[PlacedWorkload, ...]
     headlines: tuple[Headline, ...]
-    running: tuple[Running, ...]
+    running: tuple[RunningWorkload, ...]
     finished: int
     others: tuple[tuple[str, int], ...]
 
@@ -140,7 +141,7 @@ def main_resource(result: CycleResult) -> str:
     return "gpu" if gpus or any(queue.requested[place] > 0 for queue in result.queues) else "cpu"
 
 
-def room_of(cluster: Cluster, result: CycleResult, config: Config, resource: str) -> Room:
+def room_of(cluster: Cluster, result: CycleResult, config: Config, resource: str) -> ClusterRoom:
     """What there is of the resource at the end of the cycle."""
     total = used = free = apart = 0.0
     nodes_apart = 0
@@ -157,10 +158,10 @@ def room_of(cluster: Cluster, result: CycleResult, config: Config, resource: str
             nodes_apart += 1
         used += has - left if node.takes_pods else 0.0
     here = sum(in_pool(node.labels, config) for node in cluster.nodes.values())
-    return Room(resource, here, total, used, free, apart, nodes_apart)
+    return ClusterRoom(resource, here, total, used, free, apart, nodes_apart)
 
 
-def _placed(cluster: Cluster, result: CycleResult, workloads: Workloads) -> list[Placed]:
+def _placed(cluster: Cluster, result: CycleResult, workloads: Workloads) -> list[PlacedWorkload]:
     binds: dict[str, list[tuple[str, str]]] = {}
     for each in result.effects:
         if isinstance(each, Bind):
@@ -169,26 +170,26 @@ def _placed(cluster: Cluster, result: CycleResult, workloads: Workloads) -> list
     moved = waits.moves(result.effects)
     found = []
     for group, pods in binds.items():
-        found.append(_place(cluster, workloads, group, pods, True, ""))
+        found.append(_place(cluster, result, workloads.of(group), pods, ""))
     for group, places in waiting.items():
         if group in workloads.by_group and group in result.groups:
             after = waits.of_group(places, result.leaving, moved)
             pairs = [(each.pod, each.node) for each in places]
-            found.append(_place(cluster, workloads, group, pairs, False, after))
+            found.append(_place(cluster, result, workloads.of(group), pairs, after))
     return sorted(found, key=lambda each: (not each.starts, each.workload.namespace, each.workload.name))
 
 
 def _place(
-    cluster: Cluster, workloads: Workloads, group: str, pods: Sequence[tuple[str, str]], starts: bool, after: str
-) -> Placed:
+    cluster: Cluster, result: CycleResult, workload: Workload, pods: Sequence[tuple[str, str]], after: str
+) -> PlacedWorkload:
+    """``pods`` with their nodes; ``after`` is "" for those that are bound now."""
     held = sum(pod_gpus(cluster.pods[key]) for key, _ in pods)
     nodes = tuple(sorted(Counter(node for _, node in pods).items()))
-    first = cluster.pods[pods[0][0]]
-    known = cluster.pod_groups.get(group)
-    return Placed(workloads.of(group), known.queue if known else first.queue, len(pods), held, nodes, starts, after)
+    state = result.groups.get(workload.group)
+    return PlacedWorkload(workload, state.queue if state else "", len(pods), held, nodes, not after, after)
 
 
-def _running(cluster: Cluster, result: CycleResult, workloads: Workloads, busy: set[str]) -> list[Running]:
+def _running(cluster: Cluster, result: CycleResult, workloads: Workloads, busy: set[str]) -> list[RunningWorkload]:
     held: dict[str, float] = {}
     for key, pod in cluster.pods.items():
         if pod.node and not pod.has_ended:
@@ -199,7 +200,7 @@ def _running(cluster: Cluster, result: CycleResult, workloads: Workloads, busy: 
         runs = sum(pods for status, pods in state.counts.items() if status in ("Running", "Bound"))
         if runs and state.reason is None and key not in busy:
             nodes = tuple(sorted(state.nodes.items()))
-            found.append(Running(workloads.of(key), state.queue, runs, held.get(key, 0.0), nodes))
+            found.append(RunningWorkload(workloads.of(key), state.queue, runs, held.get(key, 0.0), nodes))
     return found
 
 
@@ -216,7 +217,7 @@ def _ours(scheduler: str, config: Config) -> bool:
     return scheduler == config.scheduler_name
 
 
-def room_text(room: Room) -> str:
+def room_text(room: ClusterRoom) -> str:
     """The line about the cluster: "40 nodes, 200 GPUs: 184 used, 0 free, 16 on 2 unusable nodes"."""
     scale, unit = (1000.0, "CPU cores") if room.resource == "cpu" else (1.0, "GPUs")
     total, used, free, apart = (number(each / scale) for each in (room.total, room.used, room.free, room.apart))

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from kai_sched.answers.changes import unknown
-from kai_sched.answers.overview import Overview, Placed, Running
+from kai_sched.answers.overview import Overview, PlacedWorkload, RunningWorkload
 from kai_sched.answers.waiting import Waiting
+from kai_sched.answers.workloads import workloads_of
 from kai_sched.model.field_errors import FieldError
-from kai_sched.model.keys import unmarked
 from kai_sched.model.queue_tree import path_to_root
 from kai_sched.model.store import Cluster
 
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9./_-]*")
 SORTS = ("age", "name", "queue", "gpus")
-Row = TypeVar("Row", Waiting, Placed, Running)
+Row = TypeVar("Row", Waiting, PlacedWorkload, RunningWorkload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def _sorted(rows: list[Row], sort: str) -> list[Row]:
             return rows
 
 
-def _name(row: Waiting | Placed | Running) -> tuple[str, str]:
+def _name(row: Waiting | PlacedWorkload | RunningWorkload) -> tuple[str, str]:
     first = row.workloads[0] if isinstance(row, Waiting) else row.workload
     return first.name, first.namespace
 
@@ -89,14 +91,13 @@ def _labels(text: str, cluster: Cluster) -> Callable[[str], bool]:
         return lambda _: True
     wanted = [_requirement(part) for part in text.split(",")]
     pods: dict[str, list[str]] = {}
-    for key, pod in cluster.pods.items():
-        pods.setdefault(pod.group_key, []).append(key)
+    for key, group in workloads_of(cluster).pods.items():
+        pods.setdefault(group, []).append(key)
 
     def matches(group: str) -> bool:
-        plain = unmarked(group)
         known = cluster.pod_groups.get(group)
         labels = [known.labels] if known is not None else []
-        labels += [cluster.pods[key].labels for key in pods.get(plain, ())]
+        labels += [cluster.pods[key].labels for key in pods.get(group, ())]
         return any(all(_has(each, key, value) for key, value in wanted) for each in labels)
 
     return matches
@@ -104,7 +105,7 @@ def _labels(text: str, cluster: Cluster) -> Callable[[str], bool]:
 
 def _requirement(part: str) -> tuple[str, str | None]:
     key, equals, value = part.partition("=")
-    if not key.strip():
+    if not _LABEL.fullmatch(key.strip()):
         raise FieldError("--selector", f"{part!r} is no label: write key=value, or key")
     return key.strip(), value.lstrip("=").strip() if equals else None
 
@@ -114,7 +115,7 @@ def _has(labels: Mapping[str, str], key: str, value: str | None) -> bool:
     return found is not None if value is None else found == value
 
 
-def names(rows: Iterable[Waiting | Placed | Running]) -> Iterable[str]:
+def names(rows: Iterable[Waiting | PlacedWorkload | RunningWorkload]) -> Iterable[str]:
     """ "kind/namespace/name" of each workload."""
     for row in rows:
         for each in row.workloads if isinstance(row, Waiting) else (row.workload,):

@@ -6,13 +6,14 @@ what its changes and its cycles cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from kai_sched.answers.changes import Change
 from kai_sched.cycle.hint_tracker import HintTracker
 from kai_sched.cycle.run import run_cycle
-from kai_sched.cycle.world.pods import SECOND_NS, World, advance
+from kai_sched.cycle.world.pods import SECOND_NS, World, advance, stamp_stale
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
 from kai_sched.model.hints import SchedulingHints
@@ -23,7 +24,8 @@ from kai_sched.plan.result import CycleResult
 # A cycle of the cluster at that time, with what the cache and the hints bring from the one before.
 Decide = Callable[[Cluster, Config, int, Cache, SchedulingHints], CycleResult]
 CYCLES_MAX = 16
-_WORLD = World(SECOND_NS, revives=False, restarts_clocks=False, keeps_devices=False)
+FIXED_WORK = 1000
+_WORLD = World(SECOND_NS, revives=False, restarts_clocks=False, keeps_devices=False, stamped=True)
 
 
 def decide_unasked(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: SchedulingHints) -> CycleResult:
@@ -32,7 +34,7 @@ def decide_unasked(cluster: Cluster, config: Config, now_ns: int, cache: Cache, 
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrialOutcome:
     """What became of a cluster.
 
     Attributes
@@ -67,8 +69,8 @@ class Trials:
     Attributes
     ----------
     work
-        Objects (pods and nodes) that the cycles of all trials so far looked at: what trials have cost, in a unit that
-        does not depend on the machine.
+        What all trials so far have cost, in a unit that does not depend on the machine: pods and nodes that their
+        cycles looked at, and FIXED_WORK for each cycle.
     """
 
     def __init__(self, cluster: Cluster, config: Config, now_ns: int, decide: Decide = decide_unasked) -> None:
@@ -77,6 +79,7 @@ class Trials:
         self.work = 0
         self._decide = decide
         self._store = Store.of(cluster)
+        stamp_stale(self._store, now_ns)
         self._base = self._store.cluster()
         self._cache = Cache()
 
@@ -88,46 +91,75 @@ class Trials:
     @property
     def cycle_cost(self) -> int:
         """The work of one cycle."""
-        return len(self._base.pods) + len(self._base.nodes)
+        return FIXED_WORK + len(self._base.pods) + len(self._base.nodes)
 
-    def outcome(self, changes: Sequence[Change] = ()) -> Outcome:
+    def outcome(self, changes: Sequence[Change] = ()) -> TrialOutcome:
         """What becomes of the cluster with these changes. Raises FieldError for changes that do not fit it."""
+        with self.left_alone() as course:
+            for each in changes:
+                course.apply(each)
+            return course.outcome(self.now_ns)
+
+    @contextmanager
+    def left_alone(self) -> Iterator[Course]:
+        """A course of the cluster that may be changed and left alone several times; then all is as it was."""
         base = self._store.cluster()
         try:
-            for each in changes:
-                each.apply(self._store)
-            return self._settle()
+            yield Course(self, self._store)
         finally:
-            self._restore(base)
+            if self._store.changes_since(base.serial) is None:
+                # So much has changed that the journal no longer reaches back.
+                self._store = Store.of(self._base)
+            else:
+                self._store.restore(base)
 
-    def _restore(self, base: Cluster) -> None:
-        if self._store.changes_since(base.serial) is None:
-            # So much has changed that the journal no longer reaches back.
-            self._store = Store.of(self._base)
-        else:
-            self._store.restore(base)
+    def decide(self, cluster: Cluster, now_ns: int, hints: SchedulingHints) -> CycleResult:
+        """One cycle."""
+        self.work += self.cycle_cost
+        return self._decide(cluster, self.config, now_ns, self._cache, hints)
 
-    def _settle(self) -> Outcome:
-        store, now_ns, tracker = self._store, self.now_ns, HintTracker()
+
+class Course:
+    """A cluster that takes its course: changes, and cycles until nothing changes any more."""
+
+    def __init__(self, trials: Trials, store: Store) -> None:
+        self._trials = trials
+        self._store = store
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster as it is now."""
+        return self._store.cluster()
+
+    def apply(self, change: Change) -> None:
+        """Change it. Raises FieldError."""
+        change.apply(self._store)
+
+    def settle(self, now_ns: int) -> Cluster:
+        """Leave it alone from this time on; what it is then."""
+        return self.outcome(now_ns).end
+
+    def outcome(self, now_ns: int) -> TrialOutcome:
+        """As ``settle``, with all that happens."""
+        store, tracker, trials = self._store, HintTracker(), self._trials
         start = view = store.cluster()
         results: list[CycleResult] = []
         evicted: list[Evict] = []
         bound: list[str] = []
         settled, hints = False, tracker.next_hints()
         while not settled and len(results) < CYCLES_MAX:
-            result = self._decide(view, self.config, now_ns, self._cache, hints)
-            self.work += self.cycle_cost
+            result = trials.decide(view, now_ns, hints)
             results.append(result)
             evicted += [each for each in result.effects if isinstance(each, Evict)]
             bound += [each.pod for each in result.effects if isinstance(each, Bind)]
             before = store.serial
             if may_change(view, result):
                 advance(store, view, result, now_ns, _WORLD)
-            again = tracker.record(view, result, self.config) or tracker.due
+            again = tracker.record(view, result, trials.config) or tracker.due
             following = tracker.next_hints()
             settled = store.serial == before and following == hints and not again
             hints, view, now_ns = following, store.cluster(), now_ns + SECOND_NS
-        return Outcome(start, view, results[0], results[-1], tuple(evicted), tuple(bound), len(results), settled)
+        return TrialOutcome(start, view, results[0], results[-1], tuple(evicted), tuple(bound), len(results), settled)
 
 
 def may_change(cluster: Cluster, result: CycleResult) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from kai_sched.answers.goal import pod_gpus
 from kai_sched.answers.words import alike, number, pattern, since
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.model.objects import Pod
@@ -12,6 +13,7 @@ from kai_sched.model.store import Cluster
 from kai_sched.plan.reasons import (
     NO_FIT,
     NO_QUEUE,
+    NODE_STATES,
     OVER_LIMIT,
     OVER_QUOTA,
     QUEUE_NOT_LEAF,
@@ -50,17 +52,17 @@ class Waiting:
         The whole reason, of the first of them.
     """
 
-    workloads: tuple[Workload, ...]
+    workloads: tuple[Workload, ...] = field(repr=False)
     name: str
     queue: str
     pods: int
-    gpus_per_pod: float
+    gpus_per_pod: float = field(repr=False)
     gpus: float
     running: int
     waits_s: float
     code: str
     why: str
-    message: str
+    message: str = field(repr=False)
 
     @property
     def size(self) -> str:
@@ -123,11 +125,6 @@ def _collapsed(waiting: Sequence[Waiting]) -> list[Waiting]:
     return found
 
 
-def pod_gpus(pod: Pod) -> float:
-    """GPUs that the pod asks for; a part that is given as memory counts as nothing, as its size depends on the node."""
-    return dict(pod.shape.request).get("gpu", 0.0) + (pod.shape.share.quota if pod.shape.share else 0.0)
-
-
 def in_brief(state: GroupState, reason: Reason, asked: float, queues: dict[str, QueueState]) -> str:
     """The reason in a few words, with the numbers that decide it; queues are named where they are not the group's."""
     gate = reason.gate
@@ -151,9 +148,13 @@ def in_brief(state: GroupState, reason: Reason, asked: float, queues: dict[str, 
 
 def _no_room(state: GroupState, facts: NoFit, asked: float, queues: dict[str, QueueState]) -> str:
     """What keeps the group from the nodes, and why nobody is evicted for it."""
-    if unmet := _main_verdict(facts):
+    place = "no room"
+    if 0 < facts.room < facts.asked:
+        place = f"room for {facts.room} of {facts.asked} pods"
+    elif facts.room and facts.asked > 1:
+        place = "room for each pod, and not for all together"
+    elif unmet := _main_verdict(facts):
         return unmet
-    place = "no room" if facts.short or not facts.room else f"room for {facts.room} of {facts.asked} pods"
     queue = queues.get(state.queue)
     if queue is not None and asked:
         fair, held = queue.fair_share[GPU_PLACE], queue.allocated[GPU_PLACE]
@@ -163,9 +164,10 @@ def _no_room(state: GroupState, facts: NoFit, asked: float, queues: dict[str, Qu
 
 
 def _main_verdict(facts: NoFit) -> str:
-    """What keeps the pod from most nodes, where it is no lack of room."""
-    if not facts.verdicts:
-        return ""
-    text, nodes = max(sorted(facts.verdicts.items()), key=lambda each: each[1])
+    """What keeps the pod from most nodes, if that is no lack of room: what it asks of nodes, or that none is usable."""
     short = max((nodes for nodes, _, _ in facts.short.values()), default=0)
-    return f"{text}, {nodes} of {facts.n_nodes} nodes" if nodes > short else ""
+    verdicts = sorted(facts.verdicts.items(), key=lambda each: (each[0] in NODE_STATES, -each[1], each[0]))
+    for text, nodes in verdicts:
+        if nodes > short and (text not in NODE_STATES or not short):
+            return f"{text}, {nodes} of {facts.n_nodes} nodes"
+    return ""

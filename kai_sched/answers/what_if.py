@@ -34,8 +34,9 @@ from kai_sched.model.resources import parse_quantity
 from kai_sched.model.store import Cluster
 
 SET = "--set"
+_SCALES = {"cpu": 1000, "memory": 1}  # from the unit of a quantity to that of the scheduler
 _FORMS = "queue/NAME.gpu.quota=8, workload/NAME.gpus=4"
-_LONGEST = 1e15
+_MOST = 1e18  # beyond the memory of any cluster in bytes
 
 
 def read_setting(text: str, cluster: Cluster, config: Config, workloads: Workloads) -> Change:
@@ -79,14 +80,14 @@ def _amount(value: str, share: str, field: str, text: str) -> float:
     if value in ("unlimited", "-1") and field != "weight":
         return UNLIMITED
     try:
-        found = float(value) if share == "gpu" or field == "weight" else float(parse_quantity(value))
+        found = float(value) if share == "gpu" or field == "weight" else float(parse_quantity(value) * _SCALES[share])
     except ValueError:
         found = -1.0
-    if not 0.0 <= found < _LONGEST:
+    if not 0.0 <= found < _MOST:
         what = "a number" if share == "gpu" or field == "weight" else "a quantity such as 64 or 512Gi"
         unlimited = "" if field == "weight" else ", or unlimited"
         raise FieldError(SET, f"{text!r}: {value!r} is not {what} from 0 on{unlimited}")
-    return found * 1000.0 if share == "cpu" and field != "weight" else found
+    return found
 
 
 def _workload_setting(
@@ -96,20 +97,33 @@ def _workload_setting(
     make = _SETTINGS.get(field)
     if not dot or make is None:
         raise FieldError(SET, f"{text!r} is no setting of a workload: the fields are {', '.join(_SETTINGS)}")
-    sub_group = ""
-    try:
-        group = workloads.find(name).group
-    except FieldError:
-        above, dot, sub_group = name.rpartition(".")
-        if field != "minMember" or not dot:
-            raise
-        group = workloads.find(above).group
+    group, sub_group = _subject(name, field, cluster, workloads)
     if field == "queue" and value not in leaf_queues(cluster, config):
         raise unknown("leaf queue", value, leaf_queues(cluster, config), SET)
     if field == "priorityClassName" and value not in cluster.priority_classes:
         raise unknown("priority class", value, cluster.priority_classes, SET)
     change = make(group, value, text)
     return Minimum(change.group, change.minimum, sub_group) if isinstance(change, Minimum) else change
+
+
+def _subject(name: str, field: str, cluster: Cluster, workloads: Workloads) -> tuple[str, str]:
+    """The group that is named, and for a minimum also its sub-group, if one is. Both names may have dots in them."""
+    try:
+        return workloads.find(name).group, ""
+    except FieldError as error:
+        refused = FieldError(SET, error.message)
+    dots = [place for place, sign in enumerate(name) if sign == "."] if field == "minMember" else []
+    for dot in reversed(dots):
+        try:
+            group = workloads.find(name[:dot]).group
+        except FieldError:
+            continue
+        sub_group, known = name[dot + 1 :], cluster.pod_groups.get(group)
+        names = [each.name for each in known.sub_groups] if known else []
+        if sub_group in names:
+            return group, sub_group
+        refused = unknown("sub-group", sub_group, names, SET)
+    raise refused
 
 
 def _whole(value: str, text: str) -> int:
@@ -123,7 +137,7 @@ def _gpus(group: str, value: str, text: str) -> Change:
         gpus = float(value)
     except ValueError:
         gpus = 0.0
-    if not 0.0 < gpus < _LONGEST:
+    if not 0.0 < gpus < _MOST:
         raise FieldError(SET, f"{text!r}: {value!r} is not a number of GPUs above 0")
     return PodGpus(group, gpus)
 
@@ -132,6 +146,12 @@ def _preemptible(group: str, value: str, text: str) -> Change:
     if value != "preemptible":
         raise FieldError(SET, f"{text!r}: write preemptible")
     return Preemptible(group)
+
+
+def _tolerate(group: str, value: str, text: str) -> Change:
+    if not value:
+        raise FieldError(SET, f"{text!r}: write the key of a taint")
+    return Tolerate(group, value)
 
 
 def _without(demand: str) -> Callable[[str, str, str], Change]:
@@ -154,6 +174,6 @@ _SETTINGS: dict[str, Callable[[str, str, str], Change]] = {
     "queue": lambda group, value, _: InQueue(group, value),
     "priorityClassName": lambda group, value, _: InClass(group, value),
     "preemptibility": _preemptible,
-    "tolerations": lambda group, value, _: Tolerate(group, value),
+    "tolerations": _tolerate,
     **{demand: _without(demand) for demand in DEMANDS},
 }

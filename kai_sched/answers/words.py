@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from kai_sched.model.times import format_time
 
 SECOND_NS = 1_000_000_000
+# In 2001. Nothing in a cluster is older, but pods that are made of a workload in a file without any time are.
+_OLDEST_NS = 1_000_000_000 * SECOND_NS
 _STEPS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _NUMBER = re.compile(r"\d+")
 _NAMES_MAX = 3
@@ -30,6 +32,11 @@ def number(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") if value else "0"
 
 
+def exact(value: float) -> str:
+    """The number in as few digits as say it exactly: "8", "0.1", "1234567"."""
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
 def duration(seconds: float) -> str:
     """The two largest units: "2d 2h", "55m", "40s"."""
     left = int(max(0.0, seconds))
@@ -48,7 +55,7 @@ def duration(seconds: float) -> str:
 
 def since(begin_ns: int, now_ns: int) -> float:
     """Seconds from a time to now, both in nanoseconds since the epoch; 0 where the time is not known."""
-    return max(0.0, (now_ns - begin_ns) / SECOND_NS) if begin_ns else 0.0
+    return max(0.0, (now_ns - begin_ns) / SECOND_NS) if begin_ns >= _OLDEST_NS else 0.0
 
 
 def minute(time_ns: int) -> str:
@@ -63,7 +70,11 @@ def pattern(name: str) -> tuple[str, ...]:
 
 
 def alike(names: Sequence[str]) -> str:
-    """Names that differ in their last number as one: "trial-{004..007}", or the first ones and how many more."""
+    """Names that differ in their last number as one: "trial-{004..007}", or the first ones and how many more.
+
+    A name that stands several times is told once.
+    """
+    names = list(dict.fromkeys(names))
     if len(names) == 1:
         return names[0]
     if len({pattern(name) for name in names}) == 1 and len(pattern(names[0])) == 2:

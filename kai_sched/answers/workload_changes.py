@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kai_sched.answers.changes import pods_of
+from kai_sched.answers.words import exact
 from kai_sched.api.names import PREEMPTIBILITY_LABEL
 from kai_sched.model.constraints import Toleration
 from kai_sched.model.objects import GpuShare, Phase, Pod, PodGroup, Shape
@@ -37,7 +38,7 @@ class PodGpus:
 
     @property
     def flag(self) -> str:
-        return f"--set workload/{self.group}.gpus={self.gpus:g}"
+        return f"--set workload/{self.group}.gpus={exact(self.gpus)}"
 
 
 def _smaller(share: GpuShare, portion: float) -> GpuShare:

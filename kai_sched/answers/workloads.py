@@ -12,7 +12,7 @@ from kai_sched.model.problems import near, some_of
 from kai_sched.model.store import Cluster
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Workload:
     """What a user wrote: a kind and a name; for a group without an owner the PodGroup, for a bare pod the Pod.
 
@@ -26,6 +26,9 @@ class Workload:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,12 @@ class Workloads:
 
     def find(self, text: str) -> Workload:
         """The workload that a user means: "name", "namespace/name", "kind/name", the name of its PodGroup or of one of
-        its pods, or a part of the name that no other has. Raises FieldError.
+        its pods, or a part of the name that no other has. The key of a group means that group.
+
+        Raises FieldError.
         """
+        if text in self.by_group:
+            return self.by_group[text]
         parts = text.split("/")
         exact = [each for each in self.by_group.values() if _is_called(each, parts)]
         if not exact and text in self.pods:

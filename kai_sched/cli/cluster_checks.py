@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from datetime import datetime
+from typing import TypeVar
 
 from kai_sched.api import names
 from kai_sched.cli.finding import Finding, Gravity
@@ -48,6 +49,8 @@ WEBHOOKS = (
     *(("validatingwebhookconfigurations", name) for name in VALIDATING),
 )
 
+Item = TypeVar("Item")
+
 
 async def check_cluster(api: Api, namespace: str, now: datetime) -> list[Finding]:
     """All findings. ``namespace`` is where the scheduler is installed. Raises ApiFailure if no API server answers."""
@@ -64,7 +67,7 @@ async def check_cluster(api: Api, namespace: str, now: datetime) -> list[Finding
         found += findings
     if (names.QUEUE_VERSION, "queues") in served:
         found += await _checked("queues", _check_queues(api))
-    found += await _checked("scheduler", _check_scheduler(api, namespace, config.scheduler_name, now))
+    found += await _check_scheduler(api, namespace, config.scheduler_name, now)
     for resource, name in WEBHOOKS:
         found += await _checked(f"webhook {name}", _check_webhook(api, resource, name))
     return found + await _checked("rights", _check_rights(api))
@@ -78,9 +81,20 @@ async def _checked(what: str, check: Awaitable[list[Finding]]) -> list[Finding]:
         return [_unknown(what, failure)]
 
 
+async def _items(what: str, reading: Awaitable[list[Item]], found: list[Finding]) -> list[Item]:
+    """What is read; none, and a finding more, where that fails."""
+    try:
+        return await reading
+    except ApiFailure as failure:
+        found.append(_unknown(what, failure))
+        return []
+
+
 def _unknown(what: str, failure: ApiFailure) -> Finding:
-    remedy = "give this account the right" if failure.is_missing_right else ""
-    return Finding(Gravity.WARNING, what, f"cannot be checked: {failure}", remedy)
+    if failure.is_missing_right:
+        why = failure.message.partition("forbidden: ")[2]
+        return Finding(Gravity.WARNING, what, f"cannot be checked: {why}", "give this account the right")
+    return Finding(Gravity.WARNING, what, f"cannot be checked: {failure}")
 
 
 def _check_kind(version: str, resource: str, served: set[tuple[str, str]]) -> Finding:
@@ -133,8 +147,10 @@ def _is_named(name: str, scheduler: str) -> bool:
 
 
 async def _check_scheduler(api: Api, namespace: str, scheduler: str, now: datetime) -> list[Finding]:
-    deployments = await scheduler_deployments(api, namespace, scheduler)
-    leases = [each for each in await lease_holders(api, namespace) if _is_named(each.lease, scheduler)]
+    unknown: list[Finding] = []
+    deployments = await _items("scheduler", scheduler_deployments(api, namespace, scheduler), unknown)
+    leases = await _items("scheduler", lease_holders(api, namespace), unknown)
+    leases = [each for each in leases if _is_named(each.lease, scheduler)]
     found = [_deployment(namespace, each) for each in deployments] + [_lease(namespace, each, now) for each in leases]
     running = [each for each in deployments if each.ready]
     originals = [each.name for each in running if not each.is_ours]
@@ -142,10 +158,10 @@ async def _check_scheduler(api: Api, namespace: str, scheduler: str, now: dateti
         text = f"KAI Scheduler runs beside kai-sched: {', '.join(originals)}"
         remedy = f"end one of them: kubectl -n {namespace} scale --replicas=0 deployment {' '.join(originals)}"
         found.append(Finding(Gravity.ERROR, "scheduler", text, remedy))
-    if not running and not any(each.until > now for each in leases):
+    if not unknown and not running and not any(each.until > now for each in leases):
         remedy = "kubectl apply -k manifests, or kai-sched run"
         found.append(Finding(Gravity.WARNING, "scheduler", f"none runs in namespace {namespace}", remedy))
-    return found
+    return found + unknown
 
 
 def _deployment(namespace: str, each: InstalledDeployment) -> Finding:

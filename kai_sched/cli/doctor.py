@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kai_sched.cli.cluster_checks import check_cluster
 from kai_sched.cli.finding import Finding, Gravity
-from kai_sched.cli.version import COMPILED, INTERPRETED, Facts, facts
+from kai_sched.cli.version import COMPILED, INTERPRETED, InstallationFacts, facts
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.login import LoginFailure
 from kai_sched.report.text import plain
@@ -37,7 +37,7 @@ def doctor(kubeconfig: str | None, context: str | None, namespace: str, output: 
     return 1 if failed else 0
 
 
-def check_installation(known: Facts) -> list[Finding]:
+def check_installation(known: InstallationFacts) -> list[Finding]:
     """Versions, and the cache of compiled kernels."""
     missing = [name for name, version in known.packages.items() if version is None]
     if missing:
@@ -50,7 +50,7 @@ def check_installation(known: Facts) -> list[Finding]:
     return [versions, _check_kernels(known)]
 
 
-def _check_kernels(known: Facts) -> Finding:
+def _check_kernels(known: InstallationFacts) -> Finding:
     if known.kernels == INTERPRETED:
         text = "interpreted, as KAI_SCHED_JIT=off is set: large clusters take long"
         return Finding(Gravity.WARNING, "kernels", text, "unset KAI_SCHED_JIT")

@@ -14,7 +14,7 @@ from kai_sched.report.text import count, plain
 
 STDOUT = "-"
 BAD_INPUT = 2
-TOLD = {"Node": "node", "Queue": "queue", "PodGroup": "pod group", "Pod": "pod"}
+COUNTED = {"Node": "node", "Queue": "queue", "PodGroup": "pod group", "Pod": "pod"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def _failed(output: str, error: OSError) -> str:
 
 def _summary(found: LiveCluster, options: DumpOptions) -> str:
     kinds = Counter(item["kind"] for item in found.document["items"])
-    amounts = ", ".join(count(kinds[kind], noun) for kind, noun in TOLD.items())
+    amounts = ", ".join(count(kinds[kind], noun) for kind, noun in COUNTED.items())
     where = "standard output" if options.output == STDOUT else options.output
     text = f"{found.name} as of {found.document['metadata']['time']} in {where}: {amounts}"
     if options.namespace:

@@ -1,4 +1,4 @@
-"""The flags of ``kai-sched run``: their names, help texts and bounds; and those that ``simulate`` shares.
+"""The flags of the commands: their names, help texts and bounds.
 
 Where the original has the same one, the name is the same (API 10.1).
 """
@@ -10,7 +10,13 @@ from typing import Annotated
 
 import typer
 
-from kai_sched.cli.completion import complete_nodes, complete_queues, complete_workloads
+from kai_sched.cli.completion import (
+    complete_added_nodes,
+    complete_changes,
+    complete_nodes,
+    complete_queues,
+    complete_workloads,
+)
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
@@ -34,6 +40,9 @@ def check_input(paths: list[str] | None, cluster: bool, kubeconfig: str | None, 
 
 
 SOLVERS = ("auto", "compiled", "interpreted")
+OUTPUTS = ("table", "wide", "name", "csv", "json", "yaml", "html")
+SORTS = ("age", "name", "queue", "gpus")
+MOST_CYCLES = 10_000
 ANSWERS = ("text", "wide", "json", "yaml")
 EXPLANATIONS = (*ANSWERS, "html")
 LEVELS = ("debug", "info", "warning", "error")
@@ -168,13 +177,16 @@ Setting = Annotated[
         "--set",
         metavar="SETTING",
         help="Change a queue or a workload: queue/NAME.gpu.quota=8, workload/NAME.gpus=4. May be given several times.",
-        autocompletion=complete_queues,
+        autocompletion=complete_changes,
     ),
 ]
 NewNodes = Annotated[
     list[str] | None,
     typer.Option(
-        "--add-nodes", metavar="N:like=NODE", help="Add N nodes like one that exists.", autocompletion=complete_nodes
+        "--add-nodes",
+        metavar="N:like=NODE",
+        help="Add N nodes like one that exists.",
+        autocompletion=complete_added_nodes,
     ),
 ]
 Drained = Annotated[
@@ -203,10 +215,59 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--override", metavar="FILE", help="Objects that replace those of the same kind and name."),
 ]
+RunTimes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--runtime",
+        metavar="KIND/NAME=2h",
+        help="How long a workload runs from its start. May be given several times.",
+        autocompletion=complete_workloads,
+    ),
+]
 DataOutput = Annotated[
     str,
     typer.Option("--output", "-o", parser=one_of(*ANSWERS), metavar="|".join(ANSWERS), help="What to print."),
 ]
+
+# Of `simulate`: what is run, and what of it is shown.
+ClusterFiles = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILE|FOLDER|-...", help="Kubernetes objects or scenarios, YAML or JSON; - is standard input."
+    ),
+]
+Actions = Annotated[
+    str | None,
+    typer.Option(metavar="LIST", help="Actions to run, in this order, separated by commas.  [default: all]"),
+]
+Cycles = Annotated[
+    int | None, typer.Option(min=1, max=MOST_CYCLES, metavar="N", help="How many cycles to run.  [default: 1]")
+]
+OverviewOutput = Annotated[
+    str, typer.Option("--output", "-o", parser=one_of(*OUTPUTS), metavar="|".join(OUTPUTS), help="What to print.")
+]
+Everything = Annotated[bool, typer.Option("--all", help="List running workloads as well.")]
+Pending = Annotated[bool, typer.Option("--pending", help="List only what waits.")]
+OfNamespace = Annotated[
+    str, typer.Option("--namespace", "-n", metavar="NAME", help="Only workloads of this namespace.")
+]
+OfQueue = Annotated[
+    str,
+    typer.Option(
+        "--queue",
+        "-q",
+        metavar="NAME",
+        help="Only workloads of this queue, or of one below it.",
+        autocompletion=complete_queues,
+    ),
+]
+WithLabels = Annotated[
+    str, typer.Option("--selector", "-l", metavar="LABELS", help="Only workloads with these labels: key=value,key.")
+]
+Sort = Annotated[
+    str, typer.Option("--sort", parser=one_of(*SORTS), metavar="|".join(SORTS), help="How to sort workloads.")
+]
+Headers = Annotated[bool, typer.Option("--headers/--no-headers", help="Whether tables have titles.")]
 ExplainOutput = Annotated[
     str,
     typer.Option("--output", "-o", parser=one_of(*EXPLANATIONS), metavar="|".join(EXPLANATIONS), help="What to print."),

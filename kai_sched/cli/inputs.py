@@ -60,6 +60,7 @@ class InputOptions:
     settings: Mapping[str, str] = field(default_factory=dict)  # fields of Config
     cluster: ClusterOptions | None = None  # a running cluster that is read beside the files
     changes: ChangeOptions = ChangeOptions()
+    run_times: tuple[str, ...] = ()  # "KIND/NAME=2h"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,18 +20,18 @@ from kai_sched.telemetry.pace import Pace
 DEFAULT_SCHEDULER = "default-scheduler"  # of Kubernetes itself
 
 
-class _Spec(msgspec.Struct, rename="camel"):
+class _SpecWithQueue(msgspec.Struct, rename="camel"):
     scheduler_name: str | None = None
     queue: str | None = None
     parent_queue: str | None = None
 
 
-class _Named(msgspec.Struct):
+class _ObjectWithName(msgspec.Struct):
     metadata: core.Meta
-    spec: _Spec | None = None
+    spec: _SpecWithQueue | None = None
 
 
-_decode = msgspec.json.Decoder(_Named).decode
+_decode = msgspec.json.Decoder(_ObjectWithName).decode
 
 
 def read_names(paths: Sequence[str], prefix: str) -> tuple[dict[str, str], ...]:
@@ -49,7 +49,7 @@ def read_names(paths: Sequence[str], prefix: str) -> tuple[dict[str, str], ...]:
             continue
         name = found.metadata.name or ""
         if item.kind == QUEUE:
-            parent = (found.spec or _Spec()).parent_queue
+            parent = (found.spec or _SpecWithQueue()).parent_queue
             queues[name] = f"queue in {parent}" if parent else "queue"
         elif item.kind == NODE:
             nodes[name] = "node"
@@ -61,12 +61,12 @@ def read_names(paths: Sequence[str], prefix: str) -> tuple[dict[str, str], ...]:
     return tuple(_beginning(found, prefix) for found in (workloads, queues, nodes))
 
 
-def _workload(item: Item, found: _Named) -> tuple[str, str] | None:
+def _workload(item: Item, found: _ObjectWithName) -> tuple[str, str] | None:
     """Kind and name of the workload that the object is, or that it was made for; None for a part of another one."""
     meta, kind = found.metadata, item.kind[1]
     owner = next(iter(meta.owner_references or ()), None)
     if item.kind == POD:
-        scheduler = (found.spec or _Spec()).scheduler_name or DEFAULT_SCHEDULER
+        scheduler = (found.spec or _SpecWithQueue()).scheduler_name or DEFAULT_SCHEDULER
         if scheduler == DEFAULT_SCHEDULER or names.POD_GROUP_ANNOTATION in (meta.annotations or {}):
             return None
     elif item.kind != POD_GROUP and owner is not None:

@@ -10,18 +10,21 @@ from dataclasses import dataclass, replace
 
 from kai_sched import library
 from kai_sched.answers.changes import Change, Drain, Override, Remove, Uncordon, changed, unknown
-from kai_sched.answers.difference import difference, difference_texts
+from kai_sched.answers.difference import difference
 from kai_sched.answers.explain.explanation import Explanation, explain
 from kai_sched.answers.fit import EVICTS, RUNS, WAITS, fit
 from kai_sched.answers.overview import overview
 from kai_sched.answers.trial import Trials
 from kai_sched.answers.what_if import read_new_nodes, read_setting
+from kai_sched.answers.when import RunTime
 from kai_sched.answers.words import minute
 from kai_sched.answers.workloads import Workload, Workloads, workloads_of
 from kai_sched.cli.inputs import BAD_INPUT, ChangeOptions, Input, InputOptions, print_error, read_input
 from kai_sched.cli.simulate import HTML
 from kai_sched.files.load import SimulationCase, load
+from kai_sched.files.run_times import WorkloadName
 from kai_sched.model.field_errors import FieldError
+from kai_sched.model.times import parse_duration
 from kai_sched.report import answers_json
 from kai_sched.report.console import width_of_terminal, write_lines
 from kai_sched.report.explain_text import explanation_lines
@@ -88,6 +91,29 @@ def _override(path: str, case: SimulationCase) -> Override:
     return Override(path, tuple(store.everything()))
 
 
+def read_run_times(texts: Sequence[str], opened: Opened) -> dict[str, RunTime]:
+    """How long workloads run, by key of their group: by their deadlines, and as given. Raises FieldError."""
+    found = {}
+    for group, workload in opened.workloads.by_group.items():
+        name = WorkloadName(workload.kind, workload.namespace, workload.name)
+        if (deadline := opened.case.deadlines.get(name)) is not None:
+            found[group] = RunTime(deadline.seconds, False, deadline.started_ns)
+    for text in texts:
+        name_text, equals, value = text.rpartition("=")
+        try:
+            seconds = parse_duration(value, long_units=True)
+        except ValueError as error:
+            raise FieldError("--runtime", f"{text!r}: {error}: write it as KIND/NAME=2h") from None
+        if not equals or seconds <= 0:
+            raise FieldError("--runtime", f"{text!r} is no run time: write it as KIND/NAME=2h")
+        try:
+            group = opened.workloads.find(name_text).group
+        except FieldError as error:
+            raise FieldError("--runtime", error.message) from None
+        found[group] = RunTime(seconds, True)
+    return found
+
+
 def _opened(options: InputOptions, cycles: int) -> Opened | None:
     """The cluster to ask; None where the input cannot be used, which has been told."""
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -110,11 +136,12 @@ def run_explain(name: str, options: InputOptions, output: str) -> int:
         return BAD_INPUT
     try:
         asked = opened.workloads.find(name)
+        run_times = read_run_times(options.run_times, opened)
     except FieldError as error:
         print_error(error)
         return BAD_INPUT
     with Progress(sys.stderr).step("simulating changes"):
-        answer = explain(opened.trials, asked, opened.workloads)
+        answer = explain(opened.trials, asked, opened.workloads, run_times)
     if output in ("json", "yaml"):
         _print_data(answers_json.explanation_document(answer), output)
     elif output == HTML:
@@ -169,11 +196,11 @@ def print_difference(opened: Opened, output: str) -> None:
     old = workloads_of(opened.before.cluster)
     found = difference(before, after, old, opened.workloads, opened.case.now_ns or 0)
     if output == HTML:
-        _print_page(opened, difference_texts(found), None)
+        _print_page(opened, found.texts, None)
     elif output in ("json", "yaml"):
         _print_data(answers_json.difference_document(found), output)
     else:
-        for text in difference_texts(found):
+        for text in found.texts:
             print(plain(text))
 
 

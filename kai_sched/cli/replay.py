@@ -20,7 +20,8 @@ from kai_sched.solver import jit
 from kai_sched.telemetry.pace import Pace
 from kai_sched.telemetry.progress import Progress
 
-SAME, DIFFERENT, BAD_INPUT = 0, 1, 2
+DIFFERENT = 1
+BAD_INPUT = 2
 SHOWN_MAX = 200  # characters of a line of a plan
 EFFECTS = {"Bind": "bound", "Pipeline": "pipelined", "Evict": "evicted"}
 
@@ -29,7 +30,7 @@ _line = msgspec.json.Decoder(tuple[str, msgspec.Raw])
 
 def replay(paths: Sequence[str]) -> int:
     """Run the command on these files; returns the exit status."""
-    status = SAME
+    status = 0
     for path in paths:
         try:
             for recording in _recordings(path):

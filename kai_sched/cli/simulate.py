@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from kai_sched import library
 from kai_sched.answers.selection import Selection
 from kai_sched.cli.inputs import BAD_INPUT, Input, InputOptions, print_error, read_input
-from kai_sched.cycle.world.pods import World, advance, restart_clocks
+from kai_sched.cycle.world.pods import World, advance, restart_clocks, settled_states
 from kai_sched.files.load import SimulationCase
 from kai_sched.model.field_errors import FieldError
 from kai_sched.model.problems import Problem
@@ -126,7 +126,9 @@ def _decide(case: SimulationCase, settle_last: bool, progress: Progress) -> Iter
         with progress.step(work if case.cycles == 1 else f"{work}, cycle {number} of {case.cycles}"):
             result = library.decide(cluster, case.config, now_ns, cache, tracker.next_hints())
             settle = settle_last or number < case.cycles
-            settled = advance(case.store, cluster, result, now_ns, world) if settle else {}
+            if settle:
+                advance(case.store, cluster, result, now_ns, world)
+            settled = settled_states(result, case.store.cluster()) if settle_last else {}
         yield Cycle(cluster, result, settled, now_ns)
         now_ns += step_ns
         if step_ns > 0 or not case.is_scenario:
@@ -167,10 +169,10 @@ def _tables(case: SimulationCase, shown: Shown, as_of: str, one_of_many: bool, p
     """A line for each cycle but the last, and what the last one comes to."""
     from kai_sched.answers.overview import overview
     from kai_sched.answers.selection import selected
-    from kai_sched.report.overview_text import View, csv_lines, cycle_text, evictions, name_lines, overview_lines
+    from kai_sched.report.overview_text import TableView, csv_lines, cycle_text, evictions, name_lines, overview_lines
 
     wide = shown.output == "wide"
-    view = View(None if wide else width_of_terminal(), wide, shown.everything, shown.headers, as_of)
+    view = TableView(None if wide else width_of_terminal(), wide, shown.everything, shown.headers, as_of)
     if one_of_many:
         yield [(plain(f"{case.name} ({case.path})"), "bold underline")]
     wanted = _selection(shown)

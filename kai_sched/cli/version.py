@@ -5,7 +5,6 @@ are compiled for, and where compiled kernels are kept.
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
 import warnings
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ COMPILED, MISSING, INTERPRETED = "compiled", "not compiled", "interpreted"
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class InstallationFacts:
     """This installation.
 
     Attributes
@@ -57,7 +56,7 @@ class Facts:
         }
 
 
-def facts() -> Facts:
+def facts() -> InstallationFacts:
     """The facts of this process. Makes the folder for compiled kernels where it is missing and can be made."""
     from kai_sched.solver import jit
 
@@ -69,11 +68,11 @@ def facts() -> Facts:
             folder = jit.cache_folder()
         problem = "; ".join(str(each.message) for each in found)
         kernels = COMPILED if jit.warm() else MISSING
-    return Facts(
+    return InstallationFacts(
         version=__version__,
         python=platform.python_version(),
         platform=platform.platform(),
-        cpu=_cpu() if packages["llvmlite"] else "",
+        cpu=jit.cpu_name() if packages["llvmlite"] else "",
         packages=packages,
         kernels=kernels,
         cache_folder=folder,
@@ -86,12 +85,3 @@ def _version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _cpu() -> str:
-    """The CPU that kernels are compiled for: that of this machine, or the one that numba is told to compile for."""
-    if chosen := os.environ.get("NUMBA_CPU_NAME"):
-        return chosen
-    import llvmlite.binding
-
-    return str(llvmlite.binding.get_host_cpu_name())

@@ -13,6 +13,6 @@ others. Effects become requests in ``pod_binder``, ``pod_deleter``, ``volume_bin
 and ``group_requests``. Binds and deletes carry the uid of the pod; if an outcome is unknown, as after a cut connection,
 the pod is read, and keeps its room until then.
 
-``owner_reader`` reads what owns pods, of any kind. ``time_slice`` lets long work pause every 10 ms. ``own_pod`` is the
-pod of a small process (``kai-sched reserve``).
+``owner_reader`` reads what owns pods, of any kind; ``cluster_reader`` reads a whole cluster once, for dumps.
+``time_slice`` lets long work pause every 10 ms. ``own_pod`` is the pod of a small process (``kai-sched reserve``).
 """

@@ -19,7 +19,7 @@ AUTHORIZATION = "authorization.k8s.io/v1"
 LEASES = "coordination.k8s.io/v1"
 APPS = "apps/v1"
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-# The deployments of the original beside its schedulers (contract 3: names of the chart).
+# The deployments of the original beside its schedulers, as its chart names them.
 ORIGINAL_PARTS = frozenset(
     {"admission", "binder", "kai-operator", "node-scale-adjuster", "pod-grouper", "podgroup-controller"}
     | {"queue-controller"}

@@ -44,13 +44,13 @@ class _Document(core.Wire):
     raw_objects: dict[str, list[msgspec.Raw] | None] | None = None
 
 
-class _Head(core.Wire):
+class _DumpHead(core.Wire):
     api_version: object = None
     kind: object = None
     raw_objects: msgspec.Raw = core.ABSENT
 
 
-_head = msgspec.json.Decoder(_Head)
+_head = msgspec.json.Decoder(_DumpHead)
 _document = msgspec.json.Decoder(_Document)
 _metadata = msgspec.json.Decoder(_Metadata | None)
 

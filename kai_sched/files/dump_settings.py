@@ -11,11 +11,14 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from kai_sched.api.custom import INT32_MAX
+from kai_sched.api.sharing import RESERVE_PERCENT_MAX
 from kai_sched.model.config import Config
 from kai_sched.model.field_errors import FieldError, Warn, shown
-from kai_sched.model.read.config import config_from_file
+from kai_sched.model.read.config import check_actions, config_from_file
 
 SHARING = "gpuSharing"
+AMOUNT_MAX = INT32_MAX  # of seconds it is 68 years
 # Where the name is not that of the field in camel case: the fields that the flags and the Config name otherwise.
 _NAMES = {
     "queue_label": "queueLabelKey",
@@ -34,7 +37,7 @@ def _name(field: str) -> str:
 
 
 @cache
-def _types() -> Mapping[str, tuple[str, Any]]:
+def setting_types() -> Mapping[str, tuple[str, Any]]:
     """The field of Config and its type by the name in ``settings``."""
     return {_name(field): (field, kind) for field, kind in get_type_hints(Config).items()}
 
@@ -60,18 +63,36 @@ def config_of(settings: Mapping[str, Any], warn: Warn) -> Config:
     """The config that ``settings_of`` was given. Settings of other versions give a warning. Raises FieldError."""
     changes: dict[str, Any] = {}
     for name, value in settings.items():
-        if name not in _types():
+        if name not in setting_types():
             warn(f"settings.{name}", "ignored: this version has no such setting")
             continue
-        field, kind = _types()[name]
+        field, kind = setting_types()[name]
         try:
             changes[field] = msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
             raise FieldError(f"settings.{name}", f"{shown(value)}: {error}: write the dump again") from None
+    if "actions" in changes:
+        check_actions(changes["actions"], "settings.actions")
     try:
-        return replace(Config(), **changes)
+        found = replace(Config(), **changes)
     except ValueError as error:
         raise FieldError("settings", str(error)) from None
+    _check_amounts(found, "settings")
+    return found
+
+
+def _check_amounts(value: Any, field: str) -> None:
+    """Raises FieldError for a number that no flag takes: the solver counts in 32 bits, and times fill 64 bits."""
+    if is_dataclass(value):
+        for each in fields(value):
+            _check_amounts(getattr(value, each.name), f"{field}.{_name(each.name)}")
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            _check_amounts(each, f"{field}.{shown(key)}")
+    elif isinstance(value, int | float) and not -1 - AMOUNT_MAX <= value <= AMOUNT_MAX:  # NaN is not in between
+        raise FieldError(field, f"{shown(value)} is too large a number: write the dump again")
+    elif field.endswith("Percent") and not 0 <= value <= RESERVE_PERCENT_MAX:
+        raise FieldError(field, f"{shown(value)} is no percentage: write the dump again")
 
 
 def snapshot_config(config: object, params: object, warn: Warn) -> Config:
@@ -91,7 +112,7 @@ def snapshot_config(config: object, params: object, warn: Warn) -> Config:
     # Old versions write the names with a capital; all leave out what is empty, false or 0.
     given = {key.lower(): value for key, value in params.items() if value is not None}
     pool = {key.lower(): value for key, value in _part(given, "partitionParams", dict, {}).items()}
-    return replace(
+    found = replace(
         found,
         scheduler_name=_part(given, "schedulerName", str, "") or found.scheduler_name,
         queue_label=_part(given, "queueLabelKey", str, "") or found.queue_label,
@@ -106,6 +127,8 @@ def snapshot_config(config: object, params: object, warn: Warn) -> Config:
         stuck_in_releasing_s=_part(given, "stuckInReleasingThreshold", int, 0) / _SECOND_NS
         or found.stuck_in_releasing_s,
     )
+    _check_amounts(found, "schedulerParams")
+    return found
 
 
 def _part(given: Mapping[str, Any], name: str, kind: type, default: Any) -> Any:

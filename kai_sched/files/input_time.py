@@ -63,15 +63,15 @@ class TimeSource(Enum):
         return f"as of {format_time(now_ns)[:_MINUTE].replace('T', ' ')} UTC, {self.value}"
 
 
-class _Meta(core.Wire):
+class _DeletedMeta(core.Wire):
     deletion_grace_period_seconds: float | None = None
 
 
-class _Head(core.Wire):
-    metadata: _Meta | None = None
+class _DeletedHead(core.Wire):
+    metadata: _DeletedMeta | None = None
 
 
-_head = msgspec.json.Decoder(_Head)
+_head = msgspec.json.Decoder(_DeletedHead)
 
 
 def newest_time_ns(items: Iterable[Item]) -> int | None:

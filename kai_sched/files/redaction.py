@@ -18,7 +18,6 @@ _MAPPINGS = frozenset({"livenessProbe", "readinessProbe", "startupProbe", "lifec
 _TEXTS = frozenset({"entrypoint", "runtimeEnv", "runtimeEnvYAML", "serveConfigV2", "redis-password"})
 # Their keys are names that people chose.
 _NAMED = frozenset({"labels", "annotations", "matchLabels", "nodeSelector", "data"})
-_DROPPED: Mapping[type, frozenset[str]] = {list: _LISTS, dict: _MAPPINGS, str: _TEXTS}
 
 
 def redacted(manifest: Manifest, kinds_config_map: str = "") -> dict[str, Any] | None:
@@ -34,7 +33,10 @@ def redacted(manifest: Manifest, kinds_config_map: str = "") -> dict[str, Any] |
     kind = (manifest.get("apiVersion"), manifest.get("kind"))
     if kind == SECRET:
         return None
-    found = _mapping(manifest)
+    # Statuses have none of these fields, and are large.
+    found = _mapping({key: value for key, value in manifest.items() if key != "status"})
+    if "status" in manifest:
+        found["status"] = manifest["status"]
     meta = found.get("metadata")
     if isinstance(meta, dict):
         meta.pop("managedFields", None)
@@ -49,27 +51,28 @@ def redacted(manifest: Manifest, kinds_config_map: str = "") -> dict[str, Any] |
 def _mapping(given: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in given.items():
-        if key in _DROPPED.get(type(value), ()):
-            continue
-        if key in _NAMED and isinstance(value, Mapping):
+        if isinstance(value, str):
+            if key not in _TEXTS:
+                found[key] = value
+        elif isinstance(value, list):
+            if key not in _LISTS:
+                found[key] = _list(key, value)
+        elif not isinstance(value, Mapping):
+            found[key] = value
+        elif key in _NAMED:
             found[key] = {name: text for name, text in value.items() if name != LAST_APPLIED}
-            continue
-        if key == "env" and isinstance(value, list):
-            value = [each for each in map(_variable, value) if each]
-        elif key == "envFrom" and isinstance(value, list):
-            value = [
-                {"configMapRef": each["configMapRef"]}
-                for each in value
-                if isinstance(each, Mapping) and each.get("configMapRef")
-            ]
-        found[key] = _value(value)
+        elif key not in _MAPPINGS:
+            found[key] = _mapping(value)
     return found
 
 
-def _value(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return _mapping(value)
-    return [_value(each) for each in value] if isinstance(value, list) else value
+def _list(key: str, value: list[Any]) -> list[Any]:
+    if key == "env":
+        return [each for each in map(_variable, value) if each]
+    if key == "envFrom":
+        sources = [each.get("configMapRef") for each in value if isinstance(each, Mapping)]
+        return [{"configMapRef": each} for each in sources if each]
+    return [_mapping(each) if isinstance(each, Mapping) else each for each in value]
 
 
 def _variable(variable: Any) -> dict[str, Any]:

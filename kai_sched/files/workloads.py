@@ -13,7 +13,7 @@ import msgspec
 from kai_sched.api import core
 from kai_sched.files.controllers.kinds import made_up_uid
 from kai_sched.files.controllers.registry import CONTROLLERS
-from kai_sched.files.controllers.workload import Workload
+from kai_sched.files.controllers.workload import ControlledWorkload
 from kai_sched.files.expanded import Expanded, SuspendedWorkload, may_lack_group
 from kai_sched.files.grouping import PRIORITY_CLASS, InputGrouper
 from kai_sched.files.items import Item, problem_in
@@ -148,7 +148,7 @@ class _Maker:
         count = 0
         while todo:
             owner = todo.pop()
-            workload = Workload(owner, _warner(item, owner, problems), self._find)
+            workload = ControlledWorkload(owner, _warner(item, owner, problems), self._find)
             for manifest in CONTROLLERS[owner.api_version, owner.kind](workload):
                 count += 1
                 if count > OBJECTS_MAX:

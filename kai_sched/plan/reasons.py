@@ -145,6 +145,14 @@ SCHEDULER_ERROR = "SchedulerError"  # the name that kube-scheduler uses, too
 DELAYED = "PreemptionDelayNotElapsed"
 
 
+# What keeps all pods from a node, by the state that the node is in (``NoFit.verdicts``).
+NODE_NOT_READY, NODE_CORDONED = "not ready", "cordoned (unschedulable)"
+MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE = "memory pressure", "disk pressure", "PID pressure"
+NETWORK_UNAVAILABLE = "network unavailable"
+NODE_STATES = frozenset(
+    {NODE_NOT_READY, NODE_CORDONED, MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE, NETWORK_UNAVAILABLE}
+)
+
 MOST_HOLDERS = 3
 LEAST_SHOWN = 0.001
 

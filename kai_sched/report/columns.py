@@ -6,6 +6,7 @@ Names are never broken over lines. A pipe gets every name in full. Laid out here
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ GAP = 2
 LEAST_TEXT = 28  # columns that a text at the end of a line keeps at least
 SHORTEST = 18  # columns that an elided text keeps at least
 ELLIPSIS = "\u2026"
+_WORD = re.compile(r" *[^ ]+| +")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def lay_out(rows: Sequence[Sequence[Cell]], width: int | None, indent: int = 0) 
 def _fitted(cell: Cell, width: int) -> str:
     if cell.elastic:
         return elide(cell.text, width)
-    return cell.text if not cell.last or cells(cell.text) <= width else cell.text[: width - 1] + ELLIPSIS
+    return cell.text if not cell.last or cells(cell.text) <= width else _beginning(cell.text, width - 1) + ELLIPSIS
 
 
 def _fit(widths: Sequence[int], elastic: Sequence[bool], ends: bool, width: int) -> list[int]:
@@ -79,9 +81,35 @@ def elide(text: str, width: int) -> str:
     """The text in at most ``width`` columns, its middle left out: the end of a name tells as much as its beginning."""
     if cells(text) <= width:
         return text
-    head = (width - 1) // 2 + (width - 1) % 2
-    tail = width - 1 - head
-    return f"{text[:head]}{ELLIPSIS}{text[len(text) - tail :] if tail else ''}"
+    head = _beginning(text, width // 2)
+    tail = _beginning(text[::-1], width - 1 - cells(head))[::-1]
+    return f"{head}{ELLIPSIS}{tail}"
+
+
+def _beginning(text: str, width: int) -> str:
+    """As much of the text as fits into ``width`` columns; some characters take two."""
+    end = min(len(text), width)
+    while cells(text[:end]) > width:
+        end -= 1
+    return text[:end]
+
+
+def folded(line: Line, width: int | None, indent: int = 4) -> Iterator[Line]:
+    """The line in lines of at most ``width`` columns, broken at blanks; what goes on is indented. Words stay whole."""
+    if width is None:
+        yield line
+        return
+    current: Line = []
+    used, at_start = 0, True
+    for text, style in line:
+        for word in _WORD.findall(text):
+            if word[0] == " " and not at_start and used + cells(word) > width:
+                yield current
+                current, used, word = [(" " * indent, "")], indent, word.lstrip()
+            current.append((word, style))
+            used += cells(word)
+            at_start = at_start and word.isspace()
+    yield current
 
 
 def _trimmed(line: Line) -> Line:

@@ -27,9 +27,8 @@ _WORDS = {
 }
 
 
-def devices(cluster: Cluster, result: CycleResult, view: object) -> tuple[Iterator[Line], Iterator[Line]]:
-    """The two tables; empty where nothing is shared or claimed."""
-    width = getattr(view, "width", None)
+def devices(cluster: Cluster, result: CycleResult, width: int | None) -> tuple[Iterator[Line], Iterator[Line]]:
+    """The two tables; empty where nothing is shared or claimed. ``width`` in columns, None for no limit."""
     return _shared(cluster, result, width), _claimed(cluster, result, width)
 
 
@@ -47,7 +46,12 @@ def _shared(cluster: Cluster, result: CycleResult, width: int | None) -> Iterato
         pods = some([_sharer(each) for each in device.sharers], MOST_PODS)
         name = f"{place} {plain(device.group)}".rstrip()
         rows.append(
-            [Cell(plain(device.node), elastic=True), Cell(name, elastic=True), Cell(number(device.held)), Cell(pods)]
+            [
+                Cell(plain(device.node), elastic=True),
+                Cell(name, elastic=True),
+                Cell(number(device.held)),
+                Cell(pods, last=True),
+            ]
         )
     yield from lay_out(rows, width, indent=2)
 
@@ -55,11 +59,8 @@ def _shared(cluster: Cluster, result: CycleResult, width: int | None) -> Iterato
 def _sharer(sharer: Sharer) -> str:
     share = sharer.share
     part = f"{share.memory_mib:,} MiB" if share.memory_mib else f"{share.portion:g}"
-    return f"{plain(sharer.pod)} ({part}{_status(sharer.status)})"
-
-
-def _status(status: str) -> str:
-    return f", {_WORDS[status]}" if status in _WORDS else ""
+    status = f", {_WORDS[sharer.status]}" if sharer.status in _WORDS else ""
+    return f"{plain(sharer.pod)} ({part}{status})"
 
 
 def _claimed(cluster: Cluster, result: CycleResult, width: int | None) -> Iterator[Line]:
@@ -71,10 +72,16 @@ def _claimed(cluster: Cluster, result: CycleResult, width: int | None) -> Iterat
     rows = [_titles("NODE", "DEVICE", "TAKES", "CLAIM", "PODS")]
     for each in found:
         device = "/".join((each.driver, *([each.pool] if each.pool != each.node else []), each.device))
-        pods = some([f"{plain(split_key(key)[1])}{_status(status)}" for key, status in each.pods.items()], MOST_PODS)
+        pods = some([_user(key, status) for key, status in each.pods.items()], MOST_PODS)
         texts = (plain(each.node) or "-", plain(device), _taken(each), plain(each.claim), pods or "none")
-        rows.append([Cell(text, elastic=place in (0, 1, 3)) for place, text in enumerate(texts)])
+        rows.append([Cell(text, elastic=place in (0, 1, 3), last=place == 4) for place, text in enumerate(texts)])
     yield from lay_out(rows, width, indent=2)
+
+
+def _user(key: str, status: str) -> str:
+    """The name of a pod, which is in the namespace of its claim."""
+    name = plain(split_key(key)[1])
+    return f"{name} ({_WORDS[status]})" if status in _WORDS else name
 
 
 def _titles(*titles: str) -> list[Cell]:

@@ -6,14 +6,19 @@ from collections.abc import Iterator
 
 from kai_sched.answers.explain.explanation import Explanation
 from kai_sched.answers.words import count, duration, number, some
-from kai_sched.report.columns import Line
+from kai_sched.report.columns import Line, cells, folded
 from kai_sched.report.text import plain
 
 MOST_HOLDERS = 5
 
 
 def explanation_lines(answer: Explanation, width: int | None, wide: bool) -> Iterator[Line]:
-    """The explanation, in a screen of text."""
+    """The explanation, in a screen of text. ``width`` in columns of the terminal, None for no limit."""
+    for line in _lines(answer, width, wide):
+        yield from folded(line, width, 6)
+
+
+def _lines(answer: Explanation, width: int | None, wide: bool) -> Iterator[Line]:
     yield from _head(answer, wide)
     if answer.starts:
         yield []
@@ -22,10 +27,12 @@ def explanation_lines(answer: Explanation, width: int | None, wide: bool) -> Ite
     yield from _why(answer)
     yield from _holders(answer)
     yield from _suggestions(answer, width, wide)
-    if answer.ahead:
-        names = some([plain(each.name) for each in answer.ahead])
-        yield []
-        yield [(f"In line: {len(answer.ahead) + 1} of {answer.waiting}, after {names}", "")]
+    yield []
+    if answer.earlier:
+        names = some([plain(each.name) for each in answer.earlier])
+        yield [(f"In line: {len(answer.earlier) + 1} of {answer.waiting}, after {names}", "")]
+    if answer.when is not None:
+        yield [(f"When it starts without a change: {plain(answer.when.text)}", "")]
 
 
 def _head(answer: Explanation, wide: bool) -> Iterator[Line]:
@@ -84,11 +91,11 @@ def _suggestions(answer: Explanation, width: int | None, wide: bool) -> Iterator
             more = f" (or of {count(each.more, 'other')})" if each.more else ""
             flags = " ".join(change.flag for change in each.changes)
             rows.append((plain(each.text) + more, plain(costs.text), flags))
-        first = max(len(text) for text, _, _ in rows)
-        fits = width is None or all(2 + first + 2 + len(paid) <= width for _, paid, _ in rows)
+        first = max(cells(text) for text, _, _ in rows)
+        fits = width is None or all(2 + first + 2 + cells(paid) <= width for _, paid, _ in rows)
         for text, paid, flags in rows:
             if fits:
-                yield [(f"  {text.ljust(first)}  ", "green"), (paid, "")]
+                yield [(f"  {text}{' ' * (first - cells(text))}  ", "green"), (paid, "")]
             else:
                 yield [(f"  {text}", "green")]
                 yield [(f"      {paid}", "")]

@@ -8,14 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kai_sched.answers.headlines import Headline
-from kai_sched.answers.overview import Overview, Placed, Running, room_text
+from kai_sched.answers.overview import Overview, PlacedWorkload, RunningWorkload, room_text
 from kai_sched.answers.selection import names
 from kai_sched.answers.waiting import Waiting
 from kai_sched.answers.words import count, duration, number
-from kai_sched.answers.workloads import Workload
 from kai_sched.model.store import Cluster
 from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, QueueState
-from kai_sched.report.columns import Cell, Line, lay_out
+from kai_sched.report.columns import Cell, Line, cells, folded, lay_out
 from kai_sched.report.device_text import devices
 from kai_sched.report.text import plain
 
@@ -40,7 +39,7 @@ CSV_COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TableView:
     """How the overview is shown.
 
     Attributes
@@ -64,17 +63,17 @@ class View:
     as_of: str = ""
 
 
-def overview_lines(overview: Overview, view: View, cluster: Cluster, result: CycleResult) -> Iterator[Line]:
+def overview_lines(overview: Overview, view: TableView, cluster: Cluster, result: CycleResult) -> Iterator[Line]:
     """The whole overview; ``cluster`` and ``result`` are of its cycle."""
     first = f"Cluster  {room_text(overview.room)}"
-    yield [(f"{first}   {view.as_of}" if view.as_of else first, "")]
+    yield from folded([(f"{first}   {view.as_of}" if view.as_of else first, "")], view.width)
     sections = (
         _queues(overview, view),
         _waiting(overview, view),
         _placed(overview, view),
         evictions(overview, view),
         _running(overview, view) if view.everything else iter(()),
-        *(devices(cluster, result, view) if view.wide or view.everything else ()),
+        *(devices(cluster, result, view.width) if view.wide or view.everything else ()),
     )
     for section in sections:
         if lines := list(section):
@@ -82,30 +81,39 @@ def overview_lines(overview: Overview, view: View, cluster: Cluster, result: Cyc
             yield from lines
     if hidden := hidden_text(overview, view.everything):
         yield []
-        yield [(hidden, "dim")]
+        yield from folded([(hidden, "dim")], view.width)
 
 
-def _queues(overview: Overview, view: View) -> Iterator[Line]:
+def _queues(overview: Overview, view: TableView) -> Iterator[Line]:
     if not overview.queues:
         return
     resources = ("gpu", "cpu", "memory") if view.wide else (overview.room.resource,)
     for resource in resources:
-        unit = {"gpu": "GPUS", "cpu": "CPU CORES", "memory": "MEMORY GI"}[resource]
-        titles = [f"QUEUE ({unit})", "USED", "FAIR SHARE", "QUOTA", *(["LIMIT"] if view.wide else []), "WAITING", ""]
-        rows = [[Cell(title, "dim", right=0 < place < len(titles) - 1) for place, title in enumerate(titles)]]
-        most = max((in_units(resource, queue.allocated) for queue in overview.queues), default=0.0)
-        rows += [_queue_row(queue, resource, most, view.wide) for queue in overview.queues]
-        yield from lay_out(rows if view.headers else rows[1:], view.width)
+        rows = _queue_rows(overview, resource, view, BAR_WIDTH)
+        if view.width is not None:
+            over = max(sum(cells(text) for text, _ in line) for line in lay_out(rows, None)) - view.width
+            rows = _queue_rows(overview, resource, view, max(0, BAR_WIDTH - over)) if over > 0 else rows
+        yield from lay_out(rows, view.width)
 
 
-def _queue_row(queue: QueueState, resource: str, most: float, wide: bool) -> list[Cell]:
+def _queue_rows(overview: Overview, resource: str, view: TableView, bar_width: int) -> list[list[Cell]]:
+    unit = {"gpu": "GPUS", "cpu": "CPU CORES", "memory": "MEMORY GI"}[resource]
+    titles = [f"QUEUE ({unit})", "USED", "FAIR SHARE", "QUOTA", *(["LIMIT"] if view.wide else []), "WAITING", ""]
+    most = max(in_units(resource, queue.allocated) for queue in overview.queues)
+    rows = [_queue_row(queue, resource, most, view.wide, bar_width) for queue in overview.queues]
+    if not view.headers:
+        return rows
+    return [[Cell(title, "dim", right=0 < place < len(titles) - 1) for place, title in enumerate(titles)], *rows]
+
+
+def _queue_row(queue: QueueState, resource: str, most: float, wide: bool, bar_width: int) -> list[Cell]:
     held, fair, quota, asked, limit = (
         in_units(resource, each)
         for each in (queue.allocated, queue.fair_share, queue.quota, queue.requested, queue.limit)
     )
     over = held - quota
     waiting = max(0.0, asked - held)
-    end = bar(held, most) + (f" +{number(over)} over quota" if over > 0 else "")
+    end = bar(held, most, bar_width) + (f" +{number(over)} over quota" if over > 0 else "")
     return [
         Cell("  " * queue.depth + plain(queue.name), elastic=True),
         Cell(number(held), "magenta" if over > 0 else "", right=True),
@@ -113,7 +121,7 @@ def _queue_row(queue: QueueState, resource: str, most: float, wide: bool) -> lis
         Cell(number(quota), right=True),
         *([Cell(number(limit), right=True)] if wide else []),
         Cell(number(waiting) if waiting else "", "yellow", right=True),
-        Cell(end, "magenta" if over > 0 else "green"),
+        Cell(end.lstrip(), "magenta" if over > 0 else "green"),
     ]
 
 
@@ -123,15 +131,15 @@ def in_units(resource: str, amounts: tuple[float, float, float]) -> float:
     return amounts[QUEUE_RESOURCES.index(resource)] / scale
 
 
-def bar(value: float, most: float) -> str:
-    """A bar of at most BAR_WIDTH columns, in eighths of a column."""
-    if most <= 0.0 or value <= 0.0:
+def bar(value: float, most: float, width: int = BAR_WIDTH) -> str:
+    """A bar of at most ``width`` columns, in eighths of a column."""
+    if most <= 0.0 or value <= 0.0 or width <= 0:
         return ""
-    eighths = max(1, round(value / most * BAR_WIDTH * 8))
+    eighths = max(1, round(value / most * width * 8))
     return _FULL * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
 
 
-def _waiting(overview: Overview, view: View) -> Iterator[Line]:
+def _waiting(overview: Overview, view: TableView) -> Iterator[Line]:
     if not overview.waiting:
         return
     if view.headers:
@@ -148,7 +156,7 @@ def waiting_text(overview: Overview) -> str:
 def _waiting_row(each: Waiting, wide: bool) -> list[Cell]:
     first = each.workloads[0]
     many = f" ({len(each.workloads)})" if len(each.workloads) > 1 else ""
-    cells = [
+    row = [
         Cell(plain(each.name) + many, "yellow", elastic=True),
         Cell(plain(first.kind)),
         Cell(plain(each.queue) or "-"),
@@ -156,11 +164,11 @@ def _waiting_row(each: Waiting, wide: bool) -> list[Cell]:
         Cell(duration(each.waits_s) if each.waits_s else "-", right=True),
     ]
     if wide:
-        return [*cells, Cell(plain(first.group)), Cell(each.code), Cell(plain(each.message))]
-    return [*cells, Cell(plain(each.why), last=True)]
+        return [*row, Cell(plain(first.group)), Cell(each.code), Cell(plain(each.message))]
+    return [*row, Cell(plain(each.why), last=True)]
 
 
-def _placed(overview: Overview, view: View) -> Iterator[Line]:
+def _placed(overview: Overview, view: TableView) -> Iterator[Line]:
     for starts, title in ((True, "STARTS NOW"), (False, "STARTS ONCE OTHERS HAVE LEFT")):
         found = [each for each in overview.placed if each.starts == starts]
         if found:
@@ -170,7 +178,7 @@ def _placed(overview: Overview, view: View) -> Iterator[Line]:
             yield from lay_out([_place_row(each, view) for each in found], view.width, indent=2)
 
 
-def _place_row(each: Placed | Running, view: View) -> list[Cell]:
+def _place_row(each: PlacedWorkload | RunningWorkload, view: TableView) -> list[Cell]:
     wide = [Cell(plain(each.workload.group))] if view.wide else []
     amount = f"{count(each.pods, 'pod')}, {number(each.gpus)} GPU" if each.gpus else count(each.pods, "pod")
     return [
@@ -191,16 +199,16 @@ def nodes_text(nodes: Sequence[tuple[str, int]], wide: bool) -> str:
     return ", ".join(names)
 
 
-def evictions(overview: Overview, view: View) -> Iterator[Line]:
+def evictions(overview: Overview, view: TableView) -> Iterator[Line]:
     """Who is evicted for whom: a headline for each, and the rule."""
     if not overview.headlines:
         return
     if view.headers:
         yield [(f"EVICTIONS  {evictions_text(overview.headlines)}", "bold")]
     for each in overview.headlines:
-        yield [(f"  {plain(each.text)}", "magenta")]
+        yield from folded([(f"  {plain(each.text)}", "magenta")], view.width)
         if each.winner is not None:
-            yield [(f"    {each.action}: {plain(each.winner.name)} {each.rule}", "dim")]
+            yield from folded([(f"    {each.action}: {plain(each.winner.name)} {each.rule}", "dim")], view.width, 6)
 
 
 def evictions_text(found: Sequence[Headline]) -> str:
@@ -210,7 +218,7 @@ def evictions_text(found: Sequence[Headline]) -> str:
     return f"{count(winners, 'workload')} {'gets' if winners == 1 else 'get'} room, {len(victims)} pay"
 
 
-def _running(overview: Overview, view: View) -> Iterator[Line]:
+def _running(overview: Overview, view: TableView) -> Iterator[Line]:
     if overview.running:
         if view.headers:
             yield [(f"RUNNING  {count(len(overview.running), 'workload')}", "bold")]
@@ -252,18 +260,26 @@ def csv_lines(overview: Overview, headers: bool) -> Iterator[Line]:
     """A row for each workload, those that run included."""
     if headers:
         yield [(",".join(CSV_COLUMNS), "")]
+    for row in workload_rows(overview):
+        text = io.StringIO()
+        csv.writer(text, lineterminator="").writerow([_csv_text(value) for value in row])
+        yield [(plain(text.getvalue()), "")]
+
+
+def workload_rows(overview: Overview) -> Iterator[tuple[str | int | float | None, ...]]:
+    """The values of CSV_COLUMNS for each workload, those that run included; None where it does not wait."""
     for state, rows in (("waiting", overview.waiting), ("placed", overview.placed), ("running", overview.running)):
         for row in rows:
+            if isinstance(row, PlacedWorkload):
+                state = "starting" if row.starts else "pipelined"
+            waits = (row.code, row.why, round(row.waits_s)) if isinstance(row, Waiting) else ("", "", None)
+            nodes = "" if isinstance(row, Waiting) else " ".join(name for name, _ in row.nodes)
             for each in row.workloads if isinstance(row, Waiting) else (row.workload,):
-                yield [(_csv_row(each, row, state), "")]
+                names = (each.kind, each.namespace, each.name, each.group, row.queue, state)
+                yield (*names, row.pods, row.gpus, *waits, nodes)
 
 
-def _csv_row(workload: Workload, row: Waiting | Placed | Running, state: str) -> str:
-    if isinstance(row, Placed):
-        state = "starting" if row.starts else "pipelined"
-    waits = (row.code, row.why, f"{row.waits_s:.0f}") if isinstance(row, Waiting) else ("", "", "")
-    nodes = "" if isinstance(row, Waiting) else " ".join(name for name, _ in row.nodes)
-    values = (workload.kind, workload.namespace, workload.name, workload.group, row.queue, state, str(row.pods))
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow([*values, number(row.gpus), *waits, nodes])
-    return plain(text.getvalue())
+def _csv_text(value: str | int | float | None) -> str:
+    if isinstance(value, float):
+        return number(value)
+    return "" if value is None else str(value)

@@ -11,6 +11,9 @@ from tests.cluster.conftest import SYSTEM_NAMESPACE, StartOperator
 from tests.cluster.control_plane import ControlPlane
 from tests.tree import ROOT
 
+ACCOUNT = f"system:serviceaccount:{SYSTEM_NAMESPACE}:default"
+REVIEW = ("create", "selfsubjectaccessreviews")
+
 
 def doctor(kubeconfig: Path) -> tuple[int, list[str]]:
     """Exit status and lines of the command."""
@@ -24,7 +27,6 @@ def test_it_says_what_a_cluster_has_of_kai_sched(
     cluster: Cluster, own_plane: ControlPlane, operator: StartOperator
 ) -> None:
     cluster.add_queues("team")
-    before = cluster.everything()
     status, lines = doctor(cluster.kubeconfig)
     assert status == 0
     assert "warning: scheduler: none runs in namespace kai-scheduler: " in "\n".join(lines)
@@ -40,10 +42,13 @@ def test_it_says_what_a_cluster_has_of_kai_sched(
     assert len([line for line in lines if line.startswith("warning: webhook ")]) == 4
     assert lines[-1].startswith("ok: rights: may list all ")
 
+    mark = own_plane.audit.mark()
     token = own_plane.service_account_token(SYSTEM_NAMESPACE, "default")
     status, lines = doctor(own_plane.kubeconfig("nobody", token=token))
     assert status == 1
     assert "ok: queues.scheduling.run.ai: v2" in lines
     assert any(line.startswith("warning: queues: cannot be checked: ") for line in lines)
     assert lines[-1].startswith("error: rights: may not list configs, ")
-    assert {key for key in cluster.everything() - before if key[0] != "Lease"} == set()
+    asked = own_plane.audit.since(mark, ACCOUNT)
+    assert {(one.verb, one.subject) for one in asked} >= {("list", "queues"), ("list", "leases"), REVIEW}
+    assert {(one.verb, one.subject) for one in asked if one.verb not in ("get", "list")} == {REVIEW}

@@ -202,7 +202,9 @@ def test_the_snapshot_of_a_scheduler_is_that_of_its_cluster(
 
 @contextmanager
 def coming_and_going(cluster: Cluster) -> Iterator[None]:
-    """Gangs come and go until the end."""
+    """A gang is bound, and then others come and go until the end."""
+    cluster.create_all(objects.gang("stays", 2, gpus=1))
+    cluster.wait_bound(["stays-0", "stays-1"])
     ended = threading.Event()
 
     def churn() -> None:
@@ -230,7 +232,6 @@ def test_a_dump_taken_while_pods_come_and_go_gives_the_same_plan_each_time(
     cluster.add_queues("team")
     operator("--no-default-queues")
     with coming_and_going(cluster):
-        cluster.wait_bound(["g1-0"])
         for number in range(3):
             path = tmp_path / f"{number}.json.gz"
             written = run("dump", "--kubeconfig", str(reader), "-o", str(path))
@@ -248,7 +249,8 @@ def test_a_signal_writes_cycles_whose_plans_are_those_that_were_logged(
     folder = tmp_path / "recordings"
     replica = operator("--no-default-queues", "--recordings", str(folder))
     with coming_and_going(cluster):
-        cluster.wait_bound(["g1-0"])
+        seen = len(replica.logs("cycle.done"))
+        wait_until(lambda: len(replica.logs("cycle.done")) > seen + 8, "cycles while pods come and go")
         replica.process.signal(SIGUSR2)
         (line,) = wait_until(lambda: replica.logs("recordings.written"), "the recording")
     found = run("replay", line["file"])

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from kai_sched import Config, run_cycle
 from kai_sched.files.dump import DumpMetadata, dump_chunks, dump_document
-from kai_sched.files.dump_settings import config_of, settings_of
+from kai_sched.files.dump_settings import config_of, setting_types, settings_of, snapshot_parts
 from kai_sched.files.load import SimulationCase, load
-from kai_sched.files.snapshot_archive import MEMBER, archive_chunks
+from kai_sched.files.snapshot_archive import MEMBER, RAW_OBJECTS, archive_chunks
 from kai_sched.model.config import ACTIONS
 from tests.properties.plans import text_of
 from tests.unit.files.inputs import listing, queue, thing, told
@@ -192,6 +192,39 @@ def test_settings_come_back(config: Config) -> None:
     warnings: list[tuple[str, str]] = []
     again = config_of(json.loads(json.dumps(settings_of(config))), lambda *each: warnings.append(each))
     assert (again, list(again.plugins), warnings) == (config, list(config.plugins), [])
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+NAMES = [*setting_types(), "shard"]
+PARAMS = [*snapshot_parts(Config())[1], "maxNumberConsolidationPreemptees"]
+PARTS = ["apiVersion", "kind", "metadata", "settings", "items", "config", "schedulerParams", "rawObjects", "discovery"]
+
+
+@given(
+    st.dictionaries(st.sampled_from(PARTS), JSON, max_size=2),
+    st.dictionaries(st.sampled_from(NAMES), JSON, max_size=2),
+    st.dictionaries(st.sampled_from(PARAMS), JSON, max_size=2),
+    st.booleans(),
+)
+def test_parts_of_any_content(parts: dict[str, Any], settings: dict[str, Any], params: Any, is_dump: bool) -> None:
+    """It is told, or the cluster is decided."""
+    objects = cluster(7)
+    dump: dict[str, Any] = dump_document(objects, Config(), METADATA)
+    dump["settings"] |= settings
+    raw = {name: [each for each in objects if each["kind"] == kind[1]] for name, kind in RAW_OBJECTS.items()}
+    snapshot = {"schedulerParams": snapshot_parts(Config())[1] | params, "rawObjects": raw}
+    loaded = load(["-"], stdin=io.BytesIO(json.dumps((dump if is_dump else snapshot) | parts).encode()))
+    if not loaded.fatal:
+        for case in loaded.cases:
+            plan(case)
 
 
 def test_a_secret_would_be_found() -> None:

@@ -128,6 +128,7 @@ def sub_group(text: str) -> o.SubGroup:
 
 
 def group(words: Words, place: int) -> o.PodGroup:
+    owner_kind, _, owner_name = words.get("owner", "").partition("/")
     return o.PodGroup(
         namespace=words.get("ns", "ns"),
         name=words["name"],
@@ -145,6 +146,8 @@ def group(words: Words, place: int) -> o.PodGroup:
         stale_since_ns=ago_ns(words, "stale"),
         last_start_ns=ago_ns(words, "started"),
         last_eviction_ns=ago_ns(words, "evicted"),
+        owner_kind=owner_kind,
+        owner_name=owner_name,
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kai_sched import Config, CycleResult
+from kai_sched import Cluster, Config, CycleResult
 from kai_sched.model.config import OPERATOR_PLUGINS
 from kai_sched.model.objects import Object, PriorityClass
 from kai_sched.plan.effects import Bind
@@ -88,9 +88,21 @@ def blocks(folder: Path) -> Iterator[tuple[str, Scenario]]:
 
 def read(path: Path) -> list[Scenario]:
     """All blocks of the file, in its order. A line that is not understood is an error that names it."""
+    return read_text(path.read_text(), path.name)
+
+
+def cluster_of(text: str) -> Cluster:
+    """The cluster of a block that has objects alone, for tests of what is asked about a cluster."""
+    lines = [line.strip() for line in text.strip().splitlines()]
+    (scenario,) = read_text("\n".join(["case cluster", *lines, "=> order"]), "cluster")
+    return Cluster.of(scenario.objects)
+
+
+def read_text(text: str, name: str) -> list[Scenario]:
+    """All blocks of the text of the file ``name``."""
     found: list[Scenario] = []
     lines: list[tuple[str, dict[str, str]]] = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(text.splitlines(), 1):
         word, _, rest = line.partition(" ")
         if word == "case":
             lines = []
@@ -104,10 +116,10 @@ def read(path: Path) -> list[Scenario]:
             found[-1].expected.append(shlex.split(rest))
         elif word in MAKERS:
             names, *words = shlex.split(rest)
-            lines += [(word, {"name": name} | pairs(words)) for name in expand(names)]
+            lines += [(word, {"name": each} | pairs(words)) for each in expand(names)]
         elif word not in ("", "why", "#"):
             known = ", ".join(["case", "rule", "why", "config", "=>", *MAKERS])
-            raise ValueError(f"{path.name}:{number}: cannot read {line!r}: a line starts with one of {known}")
+            raise ValueError(f"{name}:{number}: cannot read {line!r}: a line starts with one of {known}")
     return found
 
 

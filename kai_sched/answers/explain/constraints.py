@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from kai_sched.answers.changes import AddNodes, Override
 from kai_sched.answers.explain.node_changes import most_nodes, node_kinds
 from kai_sched.answers.explain.queue_changes import unlimited_changes
-from kai_sched.answers.explain.search import Changes, Search
+from kai_sched.answers.explain.search import Changes, TrialSearch
 from kai_sched.answers.explain.user_changes import demand_changes
-from kai_sched.answers.goal import group_pods
-from kai_sched.answers.waiting import pod_gpus
+from kai_sched.answers.goal import group_pods, pod_gpus
 from kai_sched.answers.words import count, number, some
 from kai_sched.answers.workload_changes import Preemptible, Tolerate, waits
 from kai_sched.lowering.constraints import untolerated
@@ -51,7 +50,7 @@ class Constraint:
     without: Changes
 
 
-def blocking(search: Search) -> list[Constraint]:
+def blocking(search: TrialSearch) -> list[Constraint]:
     """The constraints that block the group; what is wrong with the workload comes first, then its queue, then room."""
     candidates = list(_candidates(search))
     alone = [each for each in candidates if each.without and search.starts(each.without)]
@@ -68,7 +67,7 @@ def blocking(search: Search) -> list[Constraint]:
     return [Constraint(each.kind, each.text, False, each.without) for each in kept]
 
 
-def _candidates(search: Search) -> Iterator[Constraint]:
+def _candidates(search: TrialSearch) -> Iterator[Constraint]:
     cluster, result = search.trials.cluster, search.base.last
     state = result.groups.get(search.group) or search.base.first.groups.get(search.group)
     if state is None:
@@ -88,7 +87,7 @@ def _candidates(search: Search) -> Iterator[Constraint]:
         yield Constraint("claim", claim_text(search, state, waiting), True, open_)
 
 
-def _gates(search: Search, state: GroupState) -> Iterator[Constraint]:
+def _gates(search: TrialSearch, state: GroupState) -> Iterator[Constraint]:
     """The limits, and for a group that is not preemptible the quotas, of its queue and those above it."""
     gate = state.reason.gate if state.reason else None
     if limits := unlimited_changes(search, "limit"):
@@ -123,13 +122,13 @@ def _demand_text(change: object, waiting: Sequence[Pod]) -> str:
     return f"{words.get(demand, demand)}: it is required, and leaves too few nodes"
 
 
-def _more_room(search: Search) -> Changes:
+def _more_room(search: TrialSearch) -> Changes:
     """Many nodes of the kind of which there are most that can hold a pod of the group."""
     kinds = node_kinds(search)
     return (AddNodes(most_nodes(search), kinds[0].name),) if kinds else ()
 
 
-def room_text(search: Search, waiting: Sequence[Pod]) -> str:
+def room_text(search: TrialSearch, waiting: Sequence[Pod]) -> str:
     """Which nodes could hold a pod of the group and why none does: full, cordoned, not ready, or not for it."""
     cluster, states, config = search.trials.cluster, search.base.last.nodes, search.trials.config
     if not waiting:
@@ -179,7 +178,7 @@ def node_word(node: Node, pod: Pod, idle: object) -> str:
     return "with room for a pod" if fits and not pod.shape.share else "full"
 
 
-def claim_text(search: Search, state: GroupState, waiting: Sequence[Pod]) -> str:
+def claim_text(search: TrialSearch, state: GroupState, waiting: Sequence[Pod]) -> str:
     """How much the queue and those above it may claim, and what the group needs of it."""
     queues = {each.name: each for each in search.base.first.queues}
     place = QUEUE_RESOURCES.index("gpu")

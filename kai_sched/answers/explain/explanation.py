@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kai_sched.answers.changes import Remove
 from kai_sched.answers.explain.constraints import Constraint, blocking
 from kai_sched.answers.explain.node_changes import node_findings
 from kai_sched.answers.explain.queue_changes import queue_findings
-from kai_sched.answers.explain.search import Search, Tried
+from kai_sched.answers.explain.search import TrialSearch, Tried
 from kai_sched.answers.explain.suggestion import Finding, NothingHelps, Suggestion
 from kai_sched.answers.explain.user_changes import user_findings
 from kai_sched.answers.explain.waiting import waiting_findings
-from kai_sched.answers.goal import group_pods, holding
+from kai_sched.answers.goal import group_pods, holding, pod_gpus
 from kai_sched.answers.headlines import Victim, paid_text, victims_of
 from kai_sched.answers.trial import Trials
-from kai_sched.answers.waiting import pod_gpus
+from kai_sched.answers.when import RunTime, When, when_starts
 from kai_sched.answers.words import count, gpus, number, since, some
 from kai_sched.answers.workload_changes import waits
 from kai_sched.answers.workloads import Workload, Workloads
@@ -71,8 +72,10 @@ class Explanation:
         Whether it starts without any change; ``after`` says who is evicted for it.
     reason
         What the cycle says; None where no pod waits.
-    ahead
+    earlier
         Workloads that come before it in line; ``waiting`` is how many there are in all.
+    when
+        When it starts without any change; None where it starts now.
     constraints
         What blocks it.
     holders
@@ -94,8 +97,9 @@ class Explanation:
     starts: bool
     after: Costs
     reason: Reason | None
-    ahead: tuple[Workload, ...]
+    earlier: tuple[Workload, ...]
     waiting: int
+    when: When | None
     constraints: tuple[Constraint, ...]
     holders: tuple[tuple[str, float, float], ...]
     suggestions: tuple[tuple[Suggestion, Costs], ...]
@@ -107,9 +111,14 @@ class Explanation:
         return needs_text(self.needs)
 
 
-def explain(trials: Trials, workload: Workload, workloads: Workloads) -> Explanation:
-    """Explain why the workload waits, by trials of changes. Deterministic; ``trials`` are left as they were."""
-    search = Search(trials, workload.group)
+def explain(
+    trials: Trials, workload: Workload, workloads: Workloads, run_times: Mapping[str, RunTime] = {}
+) -> Explanation:
+    """Explain why the workload waits, by trials of changes. Deterministic; ``trials`` are left as they were.
+
+    ``run_times`` says how long workloads run, by key of their group.
+    """
+    search = TrialSearch(trials, workload.group)
     cluster = trials.cluster
     pods = group_pods(cluster.pods, cluster.pod_groups, workload.group)
     state = search.base.first.groups.get(workload.group)
@@ -123,7 +132,7 @@ def explain(trials: Trials, workload: Workload, workloads: Workloads) -> Explana
     group = cluster.pod_groups.get(workload.group)
     waiting = [pod for pod in pods if waits(pod)]
     created = min((pod.created_ns for pod in waiting if pod.created_ns), default=0)
-    ahead, line = _line(search, workloads)
+    earlier, line = _line(search, workloads)
     return Explanation(
         workload=workload,
         queue=state.queue if state else "",
@@ -136,8 +145,9 @@ def explain(trials: Trials, workload: Workload, workloads: Workloads) -> Explana
         starts=starts,
         after=_costs(search, search.tried(()), workloads, base=False),
         reason=_reason(search, state),
-        ahead=ahead,
+        earlier=earlier,
         waiting=line,
+        when=_when(search, found, workloads, run_times) if found else None,
         constraints=tuple(constraints),
         holders=tuple(_holders(search)),
         suggestions=tuple(suggested),
@@ -145,14 +155,23 @@ def explain(trials: Trials, workload: Workload, workloads: Workloads) -> Explana
     )
 
 
-def _findings(search: Search, workloads: Workloads) -> Iterator[Finding]:
+def _findings(search: TrialSearch, workloads: Workloads) -> Iterator[Finding]:
     yield from user_findings(search)
     yield from queue_findings(search)
     yield from node_findings(search)
     yield from waiting_findings(search, workloads)
 
 
-def _reason(search: Search, state: GroupState | None) -> Reason | None:
+def _when(
+    search: TrialSearch, found: Sequence[Finding], workloads: Workloads, run_times: Mapping[str, RunTime]
+) -> When:
+    ends = [each for each in found if isinstance(each, Suggestion) and each.kind == "end"]
+    groups = [change.group for each in ends for change in each.changes if isinstance(change, Remove)]
+    enough = tuple(workloads.of(group) for group in groups)
+    return when_starts(search.trials, search.goal, run_times, enough, workloads)
+
+
+def _reason(search: TrialSearch, state: GroupState | None) -> Reason | None:
     """Once everything has settled, if it waits then; else that of the first cycle."""
     last = search.base.last.groups.get(search.group)
     if last is not None and last.reason is not None:
@@ -160,12 +179,12 @@ def _reason(search: Search, state: GroupState | None) -> Reason | None:
     return state.reason if state else None
 
 
-def costs_of(search: Search, suggestion: Suggestion, workloads: Workloads) -> Costs:
+def costs_of(search: TrialSearch, suggestion: Suggestion, workloads: Workloads) -> Costs:
     """What the change costs others, beyond what happens without it."""
     return _costs(search, search.tried(suggestion.changes), workloads, base=True)
 
 
-def _costs(search: Search, tried: Tried, workloads: Workloads, base: bool) -> Costs:
+def _costs(search: TrialSearch, tried: Tried, workloads: Workloads, base: bool) -> Costs:
     """``base``: leave out what happens without a change too; else only what is evicted for the group itself."""
     cluster = search.trials.cluster
     without = search.tried(())
@@ -180,14 +199,14 @@ def _costs(search: Search, tried: Tried, workloads: Workloads, base: bool) -> Co
     return Costs(tuple(victims), tuple(workloads.of(group) for group in late))
 
 
-def _line(search: Search, workloads: Workloads) -> tuple[tuple[Workload, ...], int]:
-    """The workloads ahead of the group, in the order in which they are tried, and how many wait in all."""
+def _line(search: TrialSearch, workloads: Workloads) -> tuple[tuple[Workload, ...], int]:
+    """The workloads that come before the group, in the order in which they are tried, and how many wait in all."""
     order = [key for key in search.base.first.line if key in workloads.by_group]
     place = order.index(search.group) if search.group in order else 0
     return tuple(workloads.of(key) for key in order[:place]), len(order)
 
 
-def _holders(search: Search) -> Iterator[tuple[str, float, float]]:
+def _holders(search: TrialSearch) -> Iterator[tuple[str, float, float]]:
     """The leaf queues that hold GPUs, and what of that is over their quota."""
     queues = search.base.first.queues
     parents = {each.parent for each in queues}

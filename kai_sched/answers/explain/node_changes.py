@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kai_sched.answers.changes import HOSTNAME, AddNodes, Uncordon
-from kai_sched.answers.explain.search import Changes, Search
+from kai_sched.answers.explain.search import Changes, TrialSearch
 from kai_sched.answers.explain.suggestion import ADMINISTRATOR, Finding, NothingHelps, Suggestion, smallest_set
 from kai_sched.answers.goal import group_pods
 from kai_sched.answers.words import count as count_of
@@ -19,13 +19,13 @@ LEAST_NODES_MAX = 16
 MOST_SHOWN = 3
 
 
-def node_findings(search: Search) -> Iterator[Finding]:
+def node_findings(search: TrialSearch) -> Iterator[Finding]:
     """What an administrator can do."""
     yield from _more_nodes(search)
     yield from _nodes_back(search)
 
 
-def node_kinds(search: Search) -> list[Node]:
+def node_kinds(search: TrialSearch) -> list[Node]:
     """A node of each kind that can hold a pod of the group: kinds differ in capacity, labels or taints."""
     cluster, config = search.trials.cluster, search.trials.config
     nodes = [node for _, node in sorted(cluster.nodes.items()) if in_pool(node.labels, config)]
@@ -42,7 +42,7 @@ def node_kinds(search: Search) -> list[Node]:
     return [next((node for node in alike if node.takes_pods), alike[0]) for alike in found[:KINDS_MAX]]
 
 
-def most_nodes(search: Search) -> int:
+def most_nodes(search: TrialSearch) -> int:
     """How many new nodes are looked at: twice as many as the group has pods, at least LEAST_NODES_MAX."""
     cluster = search.trials.cluster
     return max(LEAST_NODES_MAX, 2 * len(group_pods(cluster.pods, cluster.pod_groups, search.group)))
@@ -57,7 +57,7 @@ def _own_labels(nodes: Sequence[Node]) -> set[str]:
     return {HOSTNAME} | {key for key, found in values.items() if len(found) > 1 and max(found.values()) == 1}
 
 
-def _least_request(search: Search) -> list[tuple[str, float]]:
+def _least_request(search: TrialSearch) -> list[tuple[str, float]]:
     """What the smallest pod of the group that waits asks for, resource by resource."""
     cluster = search.trials.cluster
     pods = [pod for pod in group_pods(cluster.pods, cluster.pod_groups, search.group) if waits(pod)]
@@ -66,7 +66,7 @@ def _least_request(search: Search) -> list[tuple[str, float]]:
     return [(name, min(request.get(name, 0.0) for request in requests)) for name in names]
 
 
-def _more_nodes(search: Search) -> Iterator[Finding]:
+def _more_nodes(search: TrialSearch) -> Iterator[Finding]:
     kinds, most = node_kinds(search), most_nodes(search)
     if not kinds:
         return
@@ -86,14 +86,14 @@ def _more_nodes(search: Search) -> Iterator[Finding]:
     yield Suggestion("nodes", ADMINISTRATOR, text, "node", (AddNodes(count, node.name),), exact)
 
 
-def nodes_that_may_come_back(search: Search) -> list[Node]:
+def nodes_that_may_come_back(search: TrialSearch) -> list[Node]:
     """Nodes that are cordoned or not ready, those with most GPUs first."""
     cluster, config = search.trials.cluster, search.trials.config
     nodes = [node for node in cluster.nodes.values() if not node.takes_pods and in_pool(node.labels, config)]
     return sorted(nodes, key=lambda node: (-node.allocatable.get("gpu", 0.0), node.name))
 
 
-def _nodes_back(search: Search) -> Iterator[Finding]:
+def _nodes_back(search: TrialSearch) -> Iterator[Finding]:
     """Each node that is enough alone; where none is, all of them, as far as they are needed."""
     nodes = nodes_that_may_come_back(search)
     if not nodes:

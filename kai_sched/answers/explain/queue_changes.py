@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from kai_sched.answers.changes import SHARES, SetQueue
-from kai_sched.answers.explain.search import Changes, Search
+from kai_sched.answers.explain.search import Changes, TrialSearch
 from kai_sched.answers.explain.suggestion import OWNER, Finding, NothingHelps, Suggestion
 from kai_sched.model.objects import UNLIMITED, Queue
 from kai_sched.model.queue_tree import path_to_root
@@ -23,27 +24,46 @@ ROUNDS_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """An amount that can be raised: that of one queue on the way to the root, up to ``most``; more is of no use."""
+    """An amount of one queue that can be raised in whole units, from ``now`` to ``most``."""
 
-    queue: Queue
+    queue: str
     share: str
     field: str
     now: float
     most: float
 
+    @property
+    def unit(self) -> float:
+        """What it is raised by, in scheduler units."""
+        return 1.0 if self.field == "weight" else UNITS[self.share]
+
+    @property
+    def _whole(self) -> int:
+        """Whole units now."""
+        return math.floor(self.now / self.unit + 1e-9)
+
     def raised(self, steps: int) -> float:
         """The amount after so many steps."""
-        unit = UNITS[self.share]
-        return min(math.floor(self.now / unit + 1e-9) * unit + steps * unit, self.most)
+        return min((self._whole + steps) * self.unit, self.most)
 
     @property
     def steps(self) -> int:
         """How many steps there are."""
-        unit = UNITS[self.share]
-        return max(0, math.ceil(self.most / unit - math.floor(self.now / unit + 1e-9) - 1e-9))
+        return max(0, math.ceil(self.most / self.unit - self._whole - 1e-9))
+
+    def text(self, value: float) -> str:
+        """The change to this value in words."""
+        if self.field == "weight":
+            return f"weight of {self.queue} {self.now:g} -> {value:g}"
+        now = show_amount(self.share, self.now).split(" ", 1)[0]
+        return f"{self.field} of {self.queue} {now} -> {show_amount(self.share, value)}"
 
 
-def queue_findings(search: Search) -> Iterator[Finding]:
+# By level the number of steps by which it is raised, from 1 on; levels that stay are missing.
+Steps = dict[_Level, int]
+
+
+def queue_findings(search: TrialSearch) -> Iterator[Finding]:
     """What the owner of the queue can change."""
     state = search.base.first.groups.get(search.group)
     queues = search.trials.cluster.queues
@@ -52,20 +72,19 @@ def queue_findings(search: Search) -> Iterator[Finding]:
     path = [queues[name] for name in path_to_root(queues, state.queue)]
     states = {each.name: each for each in search.base.first.queues}
     quotas, limits = (_levels(path, states, field) for field in ("quota", "limit"))
-    kinds: list[tuple[str, list[_Level]]] = [("quota", quotas), ("limit", limits)]
     helped = False
-    for field, levels in kinds:
+    for field, levels in (("quota", quotas), ("limit", limits)):
         found = _raised(search, field, levels)
         helped = helped or isinstance(found, Suggestion)
         if found is not None:
             yield found
-    if quotas and limits and not helped and (both := _raised(search, "quota and limit", [*quotas, *limits])):
-        yield both
-    if (found := _heavier(search, path)) is not None:
+    if quotas and limits and not helped and (found := _raised(search, "quota and limit", [*quotas, *limits])):
+        yield found
+    if found := _raised(search, "weight", _weights(path, states)):
         yield found
 
 
-def unlimited_changes(search: Search, field: str) -> Changes:
+def unlimited_changes(search: TrialSearch, field: str) -> Changes:
     """An unlimited quota, or limit, at every level of the group's queue."""
     state = search.base.first.groups.get(search.group)
     queues = search.trials.cluster.queues
@@ -80,7 +99,7 @@ def unlimited_changes(search: Search, field: str) -> Changes:
     )
 
 
-def _levels(path: Sequence[Queue], states: dict[str, QueueState], field: str) -> list[_Level]:
+def _levels(path: Sequence[Queue], states: Mapping[str, QueueState], field: str) -> list[_Level]:
     """The amounts of that field that are below what is requested; GPUs first, from the leaf to the root."""
     found = []
     for share in SHARES:
@@ -92,118 +111,76 @@ def _levels(path: Sequence[Queue], states: dict[str, QueueState], field: str) ->
             unit = UNITS[share]
             most = math.ceil(states[queue.name].requested[place] / unit - 1e-9) * unit
             if most > now:
-                found.append(_Level(queue, share, field, now, most))
+                found.append(_Level(queue.name, share, field, now, most))
     return found
 
 
-def _raised(search: Search, field: str, levels: Sequence[_Level]) -> Finding | None:
-    """The smallest amounts that are enough: all levels are raised alike, and then each lowered as far as it can be."""
+def _weights(path: Sequence[Queue], states: Mapping[str, QueueState]) -> list[_Level]:
+    """The weights for the first resource of which the queue requests something."""
+    leaf = states.get(path[0].name)
+    for share in SHARES:
+        if leaf is not None and leaf.requested[QUEUE_RESOURCES.index(share)] > 0:
+            weights = [(queue, getattr(queue, share).weight) for queue in path]
+            return [_Level(queue.name, share, "weight", now, WEIGHT_MAX) for queue, now in weights if now < WEIGHT_MAX]
+    return []
+
+
+def _raised(search: TrialSearch, field: str, levels: Sequence[_Level]) -> Finding | None:
+    """The smallest amounts that are enough: all levels are raised alike, and then each lowered as far as it can be.
+
+    Amounts of the first resource come first; the others are raised to all that is asked for, if that is not enough.
+    """
     if not levels:
         return None
     first = levels[0].share
     main, others = [each for each in levels if each.share == first], [each for each in levels if each.share != first]
-    steps = range(1, max(each.steps for each in main) + 1)
+    ladder = range(1, max(each.steps for each in main) + 1)
     for more in ([], others) if others else ([],):
-        fixed = [(level, level.most) for level in more]
-        found = search.first([_changes([*((level, level.raised(n)) for level in main), *fixed]) for n in steps])
+        fixed = {level: level.steps for level in more}
+        alike = [{level: min(n, level.steps) for level in main} | fixed for n in ladder]
+        found = search.first([_changes(steps) for steps in alike])
         if found.place is not None:
-            amounts = [*((level, level.raised(steps[found.place])) for level in main), *fixed]
-            amounts, exact = _lowered(search, amounts)
-            return Suggestion(field, OWNER, _text(amounts), UNIT_NAMES[first], _changes(amounts), exact and found.exact)
-    top = ", ".join(f"{level.queue.name} {show_amount(level.share, level.most)}" for level in main)
+            least, exact = _least(search, _lowered(search, alike[found.place]))
+            text = " and ".join(level.text(level.raised(steps)) for level, steps in least.items())
+            unit = "unit of weight" if field == "weight" else UNIT_NAMES[first]
+            return Suggestion(field, OWNER, text, unit, _changes(least), exact)
+    if field == "weight":
+        return NothingHelps(field, OWNER, f"a larger weight (up to {WEIGHT_MAX})")
+    top = ", ".join(f"{level.queue} {show_amount(level.share, level.most)}" for level in main)
     return NothingHelps(field, OWNER, f"a higher {field} (up to all that is asked for: {top})")
 
 
-Amounts = list[tuple[_Level, float]]
-
-
-def _lowered(search: Search, amounts: Amounts) -> tuple[Amounts, bool]:
-    """The amounts, of which none can be smaller while the others stay; and whether all smaller ones were tried."""
-    exact = True
+def _lowered(search: TrialSearch, steps: Steps) -> Steps:
+    """The steps, of which none can be smaller while the others stay."""
     for _ in range(ROUNDS_MAX):
-        before = list(amounts)
-        for level, _ in before:
-            others = [each for each in amounts if each[0] is not level]
-            rest = len(amounts) - len(others)
-            if not rest:
-                continue
-            value = next(value for each, value in amounts if each is level)
-            smaller = [raised for n in range(1, level.steps + 1) if (raised := level.raised(n)) < value]
-            trials = [
-                *([_changes(others)] if others else []),
-                *(_changes([*others, (level, each)]) for each in smaller),
-            ]
-            found = search.first([*trials, _changes([*others, (level, value)])])
-            exact = exact and found.exact
-            place = (found.place or 0) - bool(others)
-            if place < 0:
-                amounts = others
-            elif place < len(smaller):
-                amounts = [(each, smaller[place] if each is level else old) for each, old in amounts]
-        if amounts == before:
+        before = steps
+        for level, now in before.items():
+            lower = [{each: n for each, n in steps.items() if each is not level}] if len(steps) > 1 else []
+            lower += [steps | {level: n} for n in range(1, now)]
+            found = search.first([_changes(each) for each in [*lower, steps]])
+            if found.place is not None and found.place < len(lower):
+                steps = lower[found.place]
+        if steps == before:
             break
-    return amounts, exact
+    return steps
 
 
-def _changes(amounts: Sequence[tuple[_Level, float]]) -> Changes:
-    """The amounts as changes; a quota above the limit of its queue brings the limit along."""
-    found: list[SetQueue] = []
-    limits = {(level.queue.name, level.share) for level, _ in amounts if level.field == "limit"}
-    for level, value in amounts:
-        found.append(SetQueue(level.queue.name, level.share, level.field, value))
-        limit = getattr(level.queue, level.share).limit
-        known = (level.queue.name, level.share) in limits
-        if level.field == "quota" and limit != UNLIMITED and limit < value and not known:
-            found.append(SetQueue(level.queue.name, level.share, "limit", value))
+def _least(search: TrialSearch, steps: Steps) -> tuple[Steps, bool]:
+    """The smallest steps at or below these, by their sum, and whether all of them could be tried.
+
+    Amounts that stop each other (a higher limit above lets others in first) may do with less together than one by one.
+    """
+    ways = math.prod(n + 1 for n in steps.values()) - 2
+    if search.affordable(ways) < ways:
+        return steps, False
+    choices = product(*(range(n + 1) for n in steps.values()))
+    lower = [{level: n for level, n in zip(steps, way, strict=True) if n} for way in choices]
+    for each in sorted(lower, key=lambda each: sum(each.values())):
+        if each and search.starts(_changes(each)):
+            return each, True
+    return steps, True
+
+
+def _changes(steps: Steps) -> Changes:
+    found = [SetQueue(level.queue, level.share, level.field, level.raised(n)) for level, n in steps.items()]
     return tuple(sorted(found, key=lambda each: (each.queue, each.share, each.field)))
-
-
-def _text(amounts: Sequence[tuple[_Level, float]]) -> str:
-    parts = []
-    for level, value in amounts:
-        now = show_amount(level.share, level.now).split(" ", 1)[0]
-        parts.append(f"{level.field} of {level.queue.name} {now} -> {show_amount(level.share, value)}")
-        limit = getattr(level.queue, level.share).limit
-        if level.field == "quota" and limit != UNLIMITED and limit < value:
-            before = show_amount(level.share, limit).split(" ", 1)[0]
-            parts.append(f"its limit {before} -> {show_amount(level.share, value)}")
-    return " and ".join(parts)
-
-
-def _heavier(search: Search, path: Sequence[Queue]) -> Finding | None:
-    """A larger weight for the leaf and the queues above it, each no larger than it has to be."""
-    share = next((each for each in SHARES if _asks(search, each)), "")
-    weights = {queue.name: getattr(queue, share).weight for queue in path} if share else {}
-    steps = [value for value in range(1, WEIGHT_MAX + 1) if value > min(weights.values(), default=WEIGHT_MAX)]
-    if not steps:
-        return None
-
-    def changes(values: dict[str, float]) -> Changes:
-        return tuple(SetQueue(name, share, "weight", value) for name, value in sorted(values.items()))
-
-    def at(value: int) -> dict[str, float]:
-        return {name: float(value) for name, now in weights.items() if now < value}
-
-    found = search.first([changes(at(value)) for value in steps])
-    if found.place is None:
-        return NothingHelps("weight", OWNER, f"a larger weight (up to {WEIGHT_MAX})")
-    values, exact = at(steps[found.place]), found.exact
-    for name in list(values):
-        others = {each: value for each, value in values.items() if each != name}
-        smaller = [value for value in steps if weights[name] < value < values[name]]
-        trials = [*([changes(others)] if others else []), *(changes({**others, name: float(v)}) for v in smaller)]
-        lowest = search.first([*trials, changes(values)])
-        exact = exact and lowest.exact
-        place = (lowest.place or 0) - bool(others)
-        if place < 0:
-            values = others
-        elif place < len(smaller):
-            values[name] = float(smaller[place])
-    text = " and ".join(f"weight of {name} {weights[name]:g} -> {value:g}" for name, value in values.items())
-    return Suggestion("weight", OWNER, text, "unit of overQuotaWeight", changes(values), exact)
-
-
-def _asks(search: Search, share: str) -> bool:
-    place = QUEUE_RESOURCES.index(share)
-    state = search.base.first.groups[search.group]
-    return any(each.requested[place] > 0 for each in search.base.first.queues if each.name == state.queue)

@@ -7,16 +7,19 @@ from dataclasses import dataclass
 
 from kai_sched.answers.changes import Change
 from kai_sched.answers.goal import Goal, goal_of
-from kai_sched.answers.trial import Outcome, Trials
+from kai_sched.answers.trial import TrialOutcome, Trials
 from kai_sched.plan.effects import Evict
 
 Changes = tuple[Change, ...]
 
-# Objects that the cycles of one scan may look at; a scan that would cost more halves its way instead.
-SCAN_WORK = 62_000
+# What one scan may cost (``Trials.work``); a scan that would cost more halves its way instead.
+SCAN_WORK = 95_000
+# The same for clusters whose cycles cost no more than this: what is found there is looked for in whole.
+SMALL, SCAN_WORK_OF_SMALL = 1_200, 400_000
 # The same for all trials of one explanation. Kinds that come last are looked at less closely once it is used up.
-ALL_WORK = 1_800_000
+ALL_WORK = 1_500_000
 CYCLES_OF_A_TRIAL = 3
+LEAST_TRIALS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +36,15 @@ class Tried:
 class First:
     """The first of some candidates that starts the group.
 
-    ``place`` is its place among them, None where none was found; ``tried`` how many were, ``exact`` whether all before
-    the first one are known not to start it (else only the one right before it).
+    ``place`` is its place among them, None where none was found. ``exact``: all before it were tried and do not start
+    the group; else only the one right before it, and some others.
     """
 
     place: int | None
-    tried: int
     exact: bool
 
 
-class Search:
+class TrialSearch:
     """Tries changes for one group that waits.
 
     Attributes
@@ -57,7 +59,7 @@ class Search:
         self.trials = trials
         self.group = group
         self.goal: Goal = goal_of(trials.cluster, group)
-        self.base: Outcome = trials.outcome()
+        self.base: TrialOutcome = trials.outcome()
         self._tried: dict[Changes, Tried] = {(): self._judged(self.base)}
 
     def tried(self, changes: Changes) -> Tried:
@@ -74,29 +76,37 @@ class Search:
     def affordable(self, count: int) -> int:
         """How many of so many trials there is work for in one scan."""
         one = CYCLES_OF_A_TRIAL * self.trials.cycle_cost
-        left = max(0, min(SCAN_WORK, ALL_WORK - self.trials.work))
-        return min(count, max(4, left // max(1, one)))
+        is_small = self.trials.cycle_cost <= SMALL
+        left = max(0, min(SCAN_WORK_OF_SMALL if is_small else SCAN_WORK, ALL_WORK - self.trials.work))
+        return min(count, max(LEAST_TRIALS, left // one))
 
     def first(self, candidates: Sequence[Changes]) -> First:
         """The first candidate that starts the group; they come from the smallest change to the largest.
 
-        All are tried in turn. Where that is too much work, the largest one is tried, and then by halves.
+        They are tried by doubling (1, 2, 4, 8, ...), and then all that are smaller than the one that was found. Where
+        that is too much work, only by halves between the last one that failed and the one that was found.
         """
-        if self.affordable(len(candidates)) == len(candidates):
-            place = next((place for place, each in enumerate(candidates) if self.starts(each)), None)
-            return First(place, len(candidates) if place is None else place + 1, True)
-        low, high = -1, len(candidates) - 1
-        if not self.starts(candidates[high]):
-            return First(None, 1, False)
-        tried = 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            tried += 1
+        ladder = _doubling(len(candidates))
+        found = next((place for place in ladder if self.starts(candidates[place])), None)
+        if found is None:
+            return First(None, len(ladder) == len(candidates))
+        before = [place for place in range(found) if place not in ladder]
+        if self.affordable(len(before)) == len(before):
+            return First(next((place for place in before if self.starts(candidates[place])), found), True)
+        low = max((place for place in ladder if place < found), default=-1)
+        while found - low > 1:
+            middle = (low + found) // 2
             if self.starts(candidates[middle]):
-                high = middle
+                found = middle
             else:
                 low = middle
-        return First(high, tried, False)
+        return First(found, False)
 
-    def _judged(self, outcome: Outcome) -> Tried:
+    def _judged(self, outcome: TrialOutcome) -> Tried:
         return Tried(self.goal.met(outcome.end), outcome.settled, outcome.evicted, outcome.bound)
+
+
+def _doubling(count: int) -> list[int]:
+    """The places 0, 1, 3, 7, ... of so many candidates, and the last one."""
+    places = {2**power - 1 for power in range(count.bit_length())} | {count - 1}
+    return sorted(place for place in places if 0 <= place < count)

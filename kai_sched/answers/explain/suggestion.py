@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kai_sched.answers.changes import Change
-from kai_sched.answers.explain.search import Changes, Search
+from kai_sched.answers.explain.search import Changes, TrialSearch
 
 USER, OWNER, ADMINISTRATOR, WAITING = "user", "queue owner", "administrator", "waiting"
 
@@ -53,7 +53,7 @@ class NothingHelps:
 Finding = Suggestion | NothingHelps
 
 
-def smallest_set(search: Search, changes: Changes) -> Changes:
+def smallest_set(search: TrialSearch, changes: Changes) -> Changes:
     """Changes of which none can be left out, of some that start the group together."""
     kept = changes
     for each in changes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kai_sched.answers.changes import Change, taint_keys
-from kai_sched.answers.explain.search import Changes, Search
+from kai_sched.answers.explain.search import Changes, TrialSearch
 from kai_sched.answers.explain.suggestion import USER, Finding, NothingHelps, Suggestion, smallest_set
 from kai_sched.answers.goal import group_pods
 from kai_sched.answers.workload_changes import (
@@ -31,7 +31,7 @@ MOST_QUEUES = 3
 TENTHS = 10
 
 
-def user_findings(search: Search) -> Iterator[Finding]:
+def user_findings(search: TrialSearch) -> Iterator[Finding]:
     """What the user can change, kind by kind."""
     cluster = search.trials.cluster
     pods = group_pods(cluster.pods, cluster.pod_groups, search.group)
@@ -46,7 +46,7 @@ def user_findings(search: Search) -> Iterator[Finding]:
     yield from _other_queue(search)
 
 
-def _smaller_pods(search: Search, waiting: Sequence[Pod]) -> Iterator[Finding]:
+def _smaller_pods(search: TrialSearch, waiting: Sequence[Pod]) -> Iterator[Finding]:
     most = max((dict(pod.shape.request).get(GPU, 0.0) for pod in waiting), default=0.0)
     part = max((pod.shape.share.portion for pod in waiting if pod.shape.share), default=0.0)
     if most > 1:
@@ -67,7 +67,7 @@ def _smaller_pods(search: Search, waiting: Sequence[Pod]) -> Iterator[Finding]:
     yield Suggestion("gpusPerPod", USER, text, unit, (PodGpus(search.group, gpus),), found.exact)
 
 
-def _fewer_pods(search: Search, pods: Sequence[Pod]) -> Iterator[Finding]:
+def _fewer_pods(search: TrialSearch, pods: Sequence[Pod]) -> Iterator[Finding]:
     alive = sum(not pod.has_ended for pod in pods)
     numbers = list(range(alive - 1, 0, -1))
     if not numbers:
@@ -81,7 +81,7 @@ def _fewer_pods(search: Search, pods: Sequence[Pod]) -> Iterator[Finding]:
     yield Suggestion("pods", USER, text, "pod", (PodCount(search.group, number),), found.exact)
 
 
-def _smaller_minimum(search: Search) -> Iterator[Finding]:
+def _smaller_minimum(search: TrialSearch) -> Iterator[Finding]:
     group = search.trials.cluster.pod_groups.get(search.group)
     if group is None:
         return
@@ -108,7 +108,7 @@ def _minimums(group: PodGroup) -> list[tuple[str, int]]:
     return [(each.name, each.min_member) for each in leaves if each.min_member and each.min_member > 1]
 
 
-def demand_changes(search: Search, waiting: Sequence[Pod]) -> list[tuple[Change, str]]:
+def demand_changes(search: TrialSearch, waiting: Sequence[Pod]) -> list[tuple[Change, str]]:
     """What the pods ask of nodes and other pods, or do not tolerate: the change that leaves it out, and its words."""
     shapes = {id(pod.shape): pod.shape for pod in waiting}.values()
     found: list[tuple[Change, str]] = []
@@ -128,7 +128,7 @@ def demand_changes(search: Search, waiting: Sequence[Pod]) -> list[tuple[Change,
     return [*found, *tolerant]
 
 
-def _fewer_demands(search: Search, waiting: Sequence[Pod]) -> Iterator[Finding]:
+def _fewer_demands(search: TrialSearch, waiting: Sequence[Pod]) -> Iterator[Finding]:
     """Each demand that is enough alone; where none is, all of them, as far as they are needed."""
     demands = demand_changes(search, waiting)
     if not demands:
@@ -147,7 +147,7 @@ def _fewer_demands(search: Search, waiting: Sequence[Pod]) -> Iterator[Finding]:
     yield NothingHelps("demand", USER, "fewer demands on nodes (down to none)")
 
 
-def _preemptible(search: Search) -> Iterator[Finding]:
+def _preemptible(search: TrialSearch) -> Iterator[Finding]:
     state = search.base.first.groups.get(search.group)
     if state is None or state.preemptible:
         return
@@ -158,7 +158,7 @@ def _preemptible(search: Search) -> Iterator[Finding]:
         yield NothingHelps("preemptible", USER, "being preemptible")
 
 
-def _other_class(search: Search) -> Iterator[Finding]:
+def _other_class(search: TrialSearch) -> Iterator[Finding]:
     """The priority class whose value is nearest to that of the group."""
     state = search.base.first.groups.get(search.group)
     classes = search.trials.cluster.priority_classes
@@ -182,7 +182,7 @@ def _is_for_users(name: str) -> bool:
     return not name.startswith("system-")
 
 
-def _other_queue(search: Search) -> Iterator[Finding]:
+def _other_queue(search: TrialSearch) -> Iterator[Finding]:
     state = search.base.first.groups.get(search.group)
     own = state.queue if state else ""
     leaves = [name for name in leaf_queues(search.trials.cluster, search.trials.config) if name != own]

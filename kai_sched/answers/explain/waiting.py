@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kai_sched.answers.changes import Remove
-from kai_sched.answers.explain.search import Search
+from kai_sched.answers.explain.search import TrialSearch
 from kai_sched.answers.explain.suggestion import WAITING, Finding, NothingHelps, Suggestion
 from kai_sched.answers.workloads import Workloads
 from kai_sched.plan.result import GroupState
@@ -14,7 +14,7 @@ RUNS = frozenset({"Running", "Bound", "Releasing", "Binding"})
 MOST_SHOWN = 3
 
 
-def running_groups(search: Search) -> list[GroupState]:
+def running_groups(search: TrialSearch) -> list[GroupState]:
     """The groups that hold nodes before the first cycle, those with most pods first."""
     cluster = search.trials.cluster
     held: dict[str, float] = {}
@@ -27,7 +27,7 @@ def running_groups(search: Search) -> list[GroupState]:
     return sorted(found, key=lambda group: (-held[group.key], group.key))
 
 
-def waiting_findings(search: Search, workloads: Workloads) -> Iterator[Finding]:
+def waiting_findings(search: TrialSearch, workloads: Workloads) -> Iterator[Finding]:
     """Running groups of which the end of each alone is enough."""
     groups = running_groups(search)
     if not groups:

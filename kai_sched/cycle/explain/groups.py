@@ -30,12 +30,12 @@ from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.solution import JobOutcome, Solution
 
 NODE_TEXTS = {
-    Verdict.NOT_READY: "not ready",
-    Verdict.UNSCHEDULABLE: "cordoned (unschedulable)",
-    Verdict.MEMORY_PRESSURE: "memory pressure",
-    Verdict.DISK_PRESSURE: "disk pressure",
-    Verdict.PID_PRESSURE: "PID pressure",
-    Verdict.NETWORK_UNAVAILABLE: "network unavailable",
+    Verdict.NOT_READY: reasons.NODE_NOT_READY,
+    Verdict.UNSCHEDULABLE: reasons.NODE_CORDONED,
+    Verdict.MEMORY_PRESSURE: reasons.MEMORY_PRESSURE,
+    Verdict.DISK_PRESSURE: reasons.DISK_PRESSURE,
+    Verdict.PID_PRESSURE: reasons.PID_PRESSURE,
+    Verdict.NETWORK_UNAVAILABLE: reasons.NETWORK_UNAVAILABLE,
     Verdict.MIG_ONLY: "MIG devices only",
     Verdict.NO_MIG: "no MIG devices",
     Verdict.NO_GPU_MEMORY: "GPU memory not known (no label nvidia.com/gpu.memory)",

@@ -7,13 +7,14 @@ they differ in three points, which ``World`` names.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Set
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from kai_sched.cycle.world.claims import keep_devices, settle_claims
 from kai_sched.cycle.world.volumes import settle_volumes
 from kai_sched.model.checks import DEFAULT_SET, short_of, tree_fault
+from kai_sched.model.keys import split_key
 from kai_sched.model.objects import BindRequest, Phase, Pod, PodGroup
 from kai_sched.model.store import Cluster, Store
 from kai_sched.plan.effects import Bind, Pipeline
@@ -23,7 +24,6 @@ SECOND_NS = 1_000_000_000
 RUNNING_FOR_NS = 60 * SECOND_NS
 
 # The status after the step, for statuses that exist within a cycle only.
-_HOLDING = frozenset({"Binding", "Running", "Bound"})
 SETTLED = {"Binding": "Running", "Pipelined": "Pending", "Releasing": "Pending"}
 
 
@@ -46,6 +46,9 @@ class World:
     keeps_devices
         Whether the claims of pods that wait have the devices that were decided from then on (scenarios), or get
         devices when the pod is bound (plain objects).
+    stamped
+        Whether all groups have the time since which they are stale already (``stamp_stale``), so that a step looks only
+        at groups whose pods change.
     """
 
     step_ns: int = 0
@@ -53,9 +56,10 @@ class World:
     revives: bool = True
     restarts_clocks: bool = True
     keeps_devices: bool = True
+    stamped: bool = False
 
 
-def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, world: World) -> dict[str, PodState]:
+def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, world: World) -> None:
     """Apply the result of the cycle at ``now_ns`` to the store.
 
     Parameters
@@ -64,48 +68,89 @@ def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, wo
         Changed in place.
     cluster
         The view of ``store`` that the cycle ran on.
-
-    Returns
-    -------
-    dict
-        The state of every pod after the step, by key; pods that are gone are missing.
     """
     evicted = frozenset(result.evicted)
-    settled: dict[str, PodState] = {}
-    pods: dict[str, Pod] = {}
     requests: dict[str, BindRequest] = {
         request.pod_key: request for _, request in sorted(cluster.bind_requests.items())
     }
-    groups = {effect.pod: effect.gpu_groups for effect in result.effects if isinstance(effect, Bind)}
+    binds = {effect.pod: effect for effect in result.effects if isinstance(effect, Bind)}
+    pods = dict(cluster.pods)
     starting: set[str] = set()
-    running: set[str] = set()
-    for key, state in result.pods.items():
+    changed: set[str] = set()
+    for key, state in _moving(cluster, result, binds, evicted, requests):
         before = cluster.pods[key]
-        if before.group and state.status in _HOLDING:
-            (starting if state.status == "Binding" else running).add(before.group_key)
-        if groups.get(key):
-            before = replace(before, gpu_groups=groups[key])
-        request = requests.get(key) if state.status == "Binding" else None
-        if request is not None:
-            before = replace(before, gpu_groups=request.gpu_groups or before.gpu_groups)
-            store.remove(BindRequest, request.key)
+        changed.add(before.group_key)
+        if key in binds and binds[key].gpu_groups:
+            before = replace(before, gpu_groups=binds[key].gpu_groups)
+        if state.status == "Binding":
+            starting.add(before.group_key)
+            if (request := requests.get(key)) is not None:
+                before = replace(before, gpu_groups=request.gpu_groups or before.gpu_groups)
+                store.remove(BindRequest, request.key)
         after = _move(before, state, key in evicted, now_ns, world)
         if after is None:
             store.remove(Pod, key)
-            continue
-        if after is not before:
+            del pods[key]
+        elif after is not cluster.pods[key]:
             store.put(after)
-        pods[key] = after
-        settled[key] = _stand(after, state)
+            pods[key] = after
     settle_volumes(store, cluster, result, pods)
-    settle_claims(store, cluster, (each for each in result.effects if isinstance(each, Bind)), pods)
+    settle_claims(store, cluster, binds.values(), pods)
     if world.keeps_devices:
         keep_devices(store, (each for each in result.effects if isinstance(each, Pipeline)))
     if world.restarts_clocks:
         restart_clocks(store, cluster.pod_groups, pods, now_ns + world.step_ns)
     else:
-        _stamp(store, cluster, frozenset(result.evicted), starting - running, pods, now_ns)
-    return settled
+        starting -= _running(_members(cluster.pods, starting), evicted)
+        stale = (key for key, group in cluster.pod_groups.items() if group.stale_since_ns)
+        watched = changed | set(stale) if world.stamped else cluster.pod_groups.keys()
+        _stamp(store, cluster, evicted, starting, _members(pods, watched), now_ns)
+
+
+def _moving(
+    cluster: Cluster,
+    result: CycleResult,
+    binds: Mapping[str, Bind],
+    evicted: frozenset[str],
+    requests: Mapping[str, BindRequest],
+) -> Iterator[tuple[str, PodState]]:
+    """The pods that may be others after the step, with their states at the end of the cycle.
+
+    The states of all pods are only made where some pod is being deleted, or is bound by a BindRequest.
+    """
+    leaving = [key for key, pod in cluster.pods.items() if pod.deleted_ns]
+    for key in sorted({*binds, *evicted, *leaving, *(requests.keys() & cluster.pods.keys())}):
+        if key in binds:
+            yield key, PodState("Binding", binds[key].node)
+        elif key in evicted:
+            yield key, PodState("Releasing", cluster.pods[key].node)
+        elif (state := result.pods.get(key)) is not None:
+            yield key, state
+
+
+def _members(pods: Mapping[str, Pod], groups: Set[str]) -> dict[str, list[Pod]]:
+    """The pods of each of these groups; of a group without pods an empty list."""
+    found: dict[str, list[Pod]] = {key: [] for key in groups}
+    names = {split_key(key)[1] for key in groups}
+    for pod in pods.values():
+        if pod.group in names and (members := found.get(pod.group_key)) is not None:
+            members.append(pod)
+    return found
+
+
+def _running(members: Mapping[str, Sequence[Pod]], evicted: frozenset[str]) -> set[str]:
+    """The groups, of these, of which a pod ran already and stays."""
+    alive = (Phase.PENDING, Phase.RUNNING)
+    return {
+        group
+        for group, pods in members.items()
+        if any(pod.node and pod.phase in alive and not pod.deleted_ns and pod.key not in evicted for pod in pods)
+    }
+
+
+def settled_states(result: CycleResult, cluster: Cluster) -> dict[str, PodState]:
+    """The state of every pod after a step to ``cluster``, by key; pods that are gone are missing."""
+    return {key: _stand(cluster.pods[key], state) for key, state in result.pods.items() if key in cluster.pods}
 
 
 def _move(pod: Pod, state: PodState, evicted: bool, now_ns: int, world: World) -> Pod | None:
@@ -113,12 +158,8 @@ def _move(pod: Pod, state: PodState, evicted: bool, now_ns: int, world: World) -
     match state.status:
         case "Binding":
             return replace(pod, node=state.node, phase=Phase.RUNNING)
-        case "Releasing" | "Pipelined" if evicted and pod.group in world.keeps_terminating:
-            return replace(pod, deleted_ns=pod.deleted_ns or now_ns)
         case "Releasing" if pod.group in world.keeps_terminating:
             return replace(pod, deleted_ns=pod.deleted_ns or now_ns)
-        case "Pipelined" if evicted:
-            return replace(pod, node="", phase=Phase.PENDING, deleted_ns=0, gpu_groups=())
         case "Releasing" if evicted or world.revives:
             return replace(pod, node="", phase=Phase.PENDING, deleted_ns=0, gpu_groups=())
         case "Releasing":
@@ -144,38 +185,40 @@ def restart_clocks(store: Store, groups: Mapping[str, PodGroup], pods: Mapping[s
             store.put(replace(group, last_start_ns=start_ns, last_eviction_ns=0))
 
 
+def stamp_stale(store: Store, now_ns: int) -> None:
+    """Write the time since which each group is stale, as the scheduler does it in its first cycle."""
+    cluster = store.cluster()
+    _stamp(store, cluster, frozenset(), frozenset(), _members(cluster.pods, cluster.pod_groups.keys()), now_ns)
+
+
 def _stamp(
     store: Store,
     cluster: Cluster,
     evicted: frozenset[str],
     starting: Set[str],
-    pods: Mapping[str, Pod],
+    members: Mapping[str, Sequence[Pod]],
     now_ns: int,
 ) -> None:
     """Write the times that the scheduler keeps on pod groups: last start, last eviction, stale since.
 
-    ``evicted`` are keys of pods, ``starting`` those of groups that start from nothing.
+    ``evicted`` are keys of pods, ``starting`` those of groups that start from nothing, ``members`` the pods after the
+    step of each group that is looked at.
     """
     lost = {cluster.pods[key].group_key for key in evicted if cluster.pods[key].group}
-    broken = _broken(cluster, pods)
-    for key, group in cluster.pod_groups.items():
+    for key, pods in members.items():
+        group = cluster.pod_groups.get(key)
+        if group is None:
+            continue
         start_ns = now_ns if key in starting else group.last_start_ns
         eviction_ns = now_ns if key in lost else group.last_eviction_ns
-        stale_ns = (group.stale_since_ns or now_ns) if key in broken else 0
+        stale_ns = (group.stale_since_ns or now_ns) if _is_broken(group, pods) else 0
         if (group.last_start_ns, group.last_eviction_ns, group.stale_since_ns) != (start_ns, eviction_ns, stale_ns):
             store.put(replace(group, last_start_ns=start_ns, last_eviction_ns=eviction_ns, stale_since_ns=stale_ns))
 
 
-def _broken(cluster: Cluster, pods: Mapping[str, Pod]) -> set[str]:
-    """The groups that run below their minimum and have no pod that finished."""
-    used: dict[str, Counter[str]] = defaultdict(Counter)
-    finished = set()
-    for pod in pods.values():
-        if not pod.group:
-            continue
-        if pod.phase == Phase.SUCCEEDED:
-            finished.add(pod.group_key)
-        elif pod.node and pod.phase != Phase.FAILED:
-            used[pod.group_key][pod.sub_group or DEFAULT_SET] += 1
-    groups = ((key, cluster.pod_groups.get(key)) for key in used.keys() - finished)
-    return {key for key, group in groups if group and tree_fault(group) is None and short_of(group, used[key])}
+def _is_broken(group: PodGroup, pods: Sequence[Pod]) -> bool:
+    """Whether the group runs below its minimum and has no pod that finished."""
+    used = [pod for pod in pods if pod.node and not pod.has_ended]
+    if not used or any(pod.phase == Phase.SUCCEEDED for pod in pods) or tree_fault(group) is not None:
+        return False
+    return short_of(group, Counter(pod.sub_group or DEFAULT_SET for pod in used)) is not None

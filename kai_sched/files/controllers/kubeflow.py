@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kai_sched.api import names
-from kai_sched.files.controllers.workload import Controller, Manifest, Workload, count_of, with_labels
+from kai_sched.files.controllers.workload import ControlledWorkload, Controller, Manifest, count_of, with_labels
 from kai_sched.reconcile.grouping.kubeflow import REPLICA_SPECS
 
 # The roles that lead a job where they are there; the first found does.
@@ -17,7 +17,7 @@ _LEADERS = ("Chief", "Master", "Launcher")
 def training_job(kind: str) -> Controller:
     """A controller that makes the pods of every role."""
 
-    def control(workload: Workload) -> Iterator[Manifest]:
+    def control(workload: ControlledWorkload) -> Iterator[Manifest]:
         spec = workload.spec
         if spec.at("runPolicy").flag("suspend"):
             return
@@ -46,7 +46,7 @@ def training_job(kind: str) -> Controller:
     return control
 
 
-def _labels(workload: Workload, role: str, index: int) -> dict[str, str]:
+def _labels(workload: ControlledWorkload, role: str, index: int) -> dict[str, str]:
     return {
         names.JOB_NAME_LABEL: workload.name,
         names.REPLICA_TYPE_LABEL: role.lower(),

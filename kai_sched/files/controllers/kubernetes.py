@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kai_sched.files.controllers.workload import Manifest, Workload, count_of
+from kai_sched.files.controllers.workload import ControlledWorkload, Manifest, count_of
 
 BATCH = "batch.kubernetes.io"
 
 
-def deployment(workload: Workload) -> Iterator[Manifest]:
+def deployment(workload: ControlledWorkload) -> Iterator[Manifest]:
     """Its ReplicaSet."""
     spec = workload.spec
     wanted = {"replicas": count_of(spec, "replicas", 1), "template": spec.at("template").values}
@@ -20,13 +20,13 @@ def deployment(workload: Workload) -> Iterator[Manifest]:
     yield workload.child("apps/v1", "ReplicaSet", f"{workload.name}-1", labels, spec=wanted)
 
 
-def replica_set(workload: Workload) -> Iterator[Manifest]:
+def replica_set(workload: ControlledWorkload) -> Iterator[Manifest]:
     """Its pods."""
     for i in range(count_of(workload.spec, "replicas", 1)):
         yield workload.pod(f"{workload.name}-r{i}", workload.spec.at("template"))
 
 
-def stateful_set(workload: Workload) -> Iterator[Manifest]:
+def stateful_set(workload: ControlledWorkload) -> Iterator[Manifest]:
     """Its pods, each with claims of its own."""
     spec = workload.spec
     start = count_of(spec.at("ordinals"), "start", 0)
@@ -46,7 +46,7 @@ def stateful_set(workload: Workload) -> Iterator[Manifest]:
         yield workload.pod(name, template, labels, **({"volumes": [*own, *kept]} if own else {}))
 
 
-def job(workload: Workload) -> Iterator[Manifest]:
+def job(workload: ControlledWorkload) -> Iterator[Manifest]:
     """The pods that it runs at a time."""
     spec = workload.spec
     if spec.flag("suspend"):
@@ -63,7 +63,7 @@ def job(workload: Workload) -> Iterator[Manifest]:
         yield workload.pod(f"{workload.name}-j{i}", spec.at("template"), labels)
 
 
-def cron_job(workload: Workload) -> Iterator[Manifest]:
+def cron_job(workload: ControlledWorkload) -> Iterator[Manifest]:
     """The Job of one run."""
     if workload.spec.flag("suspend"):
         return

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kai_sched.api import names
-from kai_sched.files.controllers.workload import Manifest, Workload, count_of
+from kai_sched.files.controllers.workload import ControlledWorkload, Manifest, count_of
 from kai_sched.reconcile.grouping.fields import Fields
 from kai_sched.reconcile.grouping.ray import HEAD_GROUP, desired_replicas
 
@@ -19,7 +19,7 @@ _AUTOSCALER = {"requests": _AUTOSCALER_AMOUNTS, "limits": _AUTOSCALER_AMOUNTS}
 _SUBMITTER = {"requests": {"cpu": "500m", "memory": "200Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
 
 
-def ray_cluster(workload: Workload) -> Iterator[Manifest]:
+def ray_cluster(workload: ControlledWorkload) -> Iterator[Manifest]:
     """The head and the workers of all groups."""
     spec = workload.spec
     if spec.flag("suspend"):
@@ -48,7 +48,7 @@ def _place(group: str, hosts: int, number: int) -> dict[str, str]:
     return found
 
 
-def _labels(workload: Workload, node_type: str, group: str) -> dict[str, str]:
+def _labels(workload: ControlledWorkload, node_type: str, group: str) -> dict[str, str]:
     labels = {
         names.RAY_CLUSTER_LABEL: workload.name,
         names.RAY_NODE_TYPE_LABEL: node_type,
@@ -64,7 +64,7 @@ def _with_container(template: Fields, container: Manifest) -> Fields:
     return template.changed({"spec": {**template.at("spec").values, "containers": containers}})
 
 
-def ray_job(workload: Workload) -> Iterator[Manifest]:
+def ray_job(workload: ControlledWorkload) -> Iterator[Manifest]:
     """Its cluster, and the status that names it."""
     spec = workload.spec
     if spec.flag("suspend") or spec.at("clusterSelector").values:
@@ -84,7 +84,7 @@ def ray_job(workload: Workload) -> Iterator[Manifest]:
     yield from _cluster(workload, cluster, {"rayClusterName": _cluster_name(workload)})
 
 
-def ray_service(workload: Workload) -> Iterator[Manifest]:
+def ray_service(workload: ControlledWorkload) -> Iterator[Manifest]:
     """Its first cluster, and the status that names it."""
     if workload.spec.flag("suspend"):
         return
@@ -92,11 +92,11 @@ def ray_service(workload: Workload) -> Iterator[Manifest]:
     yield from _cluster(workload, workload.spec.at("rayClusterConfig"), status)
 
 
-def _cluster_name(workload: Workload) -> str:
+def _cluster_name(workload: ControlledWorkload) -> str:
     return f"{workload.name}-raycluster"
 
 
-def _cluster(workload: Workload, cluster: Fields, status: Manifest) -> Iterator[Manifest]:
+def _cluster(workload: ControlledWorkload, cluster: Fields, status: Manifest) -> Iterator[Manifest]:
     owner = workload.owner
     meta: Manifest = {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid}
     meta |= {"labels": dict(owner.labels), "annotations": dict(owner.annotations)}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kai_sched.api import names
-from kai_sched.files.controllers.workload import Manifest, Workload, count_of, with_labels
+from kai_sched.files.controllers.workload import ControlledWorkload, Manifest, count_of, with_labels
 from kai_sched.reconcile.grouping.jobset import dependencies
 from kai_sched.reconcile.grouping.owners import Owner
 
 
-def job_set(workload: Workload) -> Iterator[Manifest]:
+def job_set(workload: ControlledWorkload) -> Iterator[Manifest]:
     """The Jobs that start at once. Those that wait for others are told."""
     if workload.spec.flag("suspend"):
         return
@@ -46,7 +46,7 @@ def job_set(workload: Workload) -> Iterator[Manifest]:
             )
 
 
-def leader_worker_set(workload: Workload) -> Iterator[Manifest]:
+def leader_worker_set(workload: ControlledWorkload) -> Iterator[Manifest]:
     """Leaders and workers. Its StatefulSets have no replicas here: its webhook gives each pod labels of its own."""
     spec = workload.spec
     template = spec.at("leaderWorkerTemplate")
@@ -73,14 +73,14 @@ def leader_worker_set(workload: Workload) -> Iterator[Manifest]:
             yield of_workers.pod(f"{name}-{i}", template.at("workerTemplate"), labels, annotations=annotations)
 
 
-def _owned(workload: Workload, manifest: Manifest) -> Workload:
+def _owned(workload: ControlledWorkload, manifest: Manifest) -> ControlledWorkload:
     """A new object as the owner of others."""
     meta = manifest["metadata"]
     owner = Owner(manifest["apiVersion"], manifest["kind"], meta["namespace"], meta["name"], meta["uid"])
-    return Workload(owner, workload.warn, workload.find)
+    return ControlledWorkload(owner, workload.warn, workload.find)
 
 
-def _labels(workload: Workload, group: int, index: int) -> dict[str, str]:
+def _labels(workload: ControlledWorkload, group: int, index: int) -> dict[str, str]:
     return {
         names.LWS_NAME_LABEL: workload.name,
         names.LWS_GROUP_INDEX_LABEL: str(group),

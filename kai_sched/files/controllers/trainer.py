@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kai_sched.files.controllers.workload import Manifest, Workload
+from kai_sched.files.controllers.workload import ControlledWorkload, Manifest
 from kai_sched.model.read.meta import DEFAULT_NAMESPACE
 from kai_sched.reconcile.grouping.fields import Fields
 from kai_sched.reconcile.grouping.owners import ObjectReference, Owner
@@ -15,7 +15,7 @@ CLUSTER_RUNTIME = "ClusterTrainingRuntime"
 TRAINER, NODE = "trainer", "node"
 
 
-def train_job(workload: Workload) -> Iterator[Manifest]:
+def train_job(workload: ControlledWorkload) -> Iterator[Manifest]:
     """Its JobSet. Raises GroupingError if the runtime is not in the input."""
     if workload.spec.flag("suspend"):
         return
@@ -32,7 +32,7 @@ def train_job(workload: Workload) -> Iterator[Manifest]:
     )
 
 
-def _runtime(workload: Workload) -> Owner:
+def _runtime(workload: ControlledWorkload) -> Owner:
     reference = workload.spec.at("runtimeRef")
     kind, name = reference.text("kind") or CLUSTER_RUNTIME, reference.text("name")
     namespace = DEFAULT_NAMESPACE if kind == CLUSTER_RUNTIME else workload.owner.namespace
@@ -42,7 +42,7 @@ def _runtime(workload: Workload) -> Owner:
     return found
 
 
-def _job(workload: Workload, runtime: Fields, job: Fields) -> Manifest:
+def _job(workload: ControlledWorkload, runtime: Fields, job: Fields) -> Manifest:
     """The replicated job of the runtime, changed as the TrainJob says."""
     template = job.at("template")
     if template.at("metadata").texts("labels").get(STEP_LABEL) != TRAINER:

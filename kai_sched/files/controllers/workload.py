@@ -17,7 +17,7 @@ _NONE: Texts = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class ControlledWorkload:
     """A workload for which a controller makes objects. ``find`` returns other objects of the input."""
 
     owner: Owner
@@ -69,7 +69,7 @@ class Workload:
 
 
 # What a controller makes of a workload: pods, other objects, or the workload anew with its status.
-Controller = Callable[[Workload], Iterator[Manifest]]
+Controller = Callable[[ControlledWorkload], Iterator[Manifest]]
 
 
 def count_of(fields: Fields, name: str, default: int) -> int:

@@ -2,5 +2,6 @@
 
 ``loop`` runs a cycle in the solver's thread, when ``cycle_trigger`` says that one is due, and hands the result
 (``decided_cycle``) to delivery and reporting. ``health`` decides what follows a cycle that fails, ``watch`` what
-follows one that takes too long, or failures that last.
+follows one that takes too long, or failures that last. ``recorder`` keeps the inputs of the last cycles, and
+writes them when it is asked to, and after a failure.
 """

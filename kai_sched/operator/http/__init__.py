@@ -1,6 +1,7 @@
-"""What is served: pages for probes and metrics, and the webhooks.
+"""What is served: pages for probes and metrics, snapshots, and the webhooks.
 
-``listener`` bounds the connections to all ports, ``pages`` answers /healthz, /readyz and /metrics. ``webhook_server``
+``listener`` bounds the connections to all ports, ``pages`` answers /healthz, /readyz and /metrics,
+``snapshot_server`` /get-snapshot on loopback. ``webhook_server``
 has reviews computed by two threads of their own, with bounds on time and bodies (``reconcile.admission``).
 ``webhook_service`` serves them from before the first list until seconds after the signal to end: the readiness of the
 pod depends on them only, /readyz/scheduling shows what scheduling waits for. ``certificate`` keeps the Secret,

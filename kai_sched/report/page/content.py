@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from kai_sched.answers.explain.explanation import Explanation
 from kai_sched.answers.headlines import Headline
-from kai_sched.answers.overview import Overview, Placed, Running, room_text
+from kai_sched.answers.overview import Overview, PlacedWorkload, RunningWorkload, room_text
 from kai_sched.answers.waiting import Waiting
 from kai_sched.answers.words import count, duration, number
 from kai_sched.plan.result import QueueState
@@ -91,7 +91,7 @@ class WaitingRow:
 class PlacedRow:
     """A workload that has nodes, or gets them."""
 
-    row: Placed | Running
+    row: PlacedWorkload | RunningWorkload
     nodes: str
 
 
@@ -187,5 +187,5 @@ def _waiting(row: Waiting, explanations: Mapping[str, Explanation]) -> WaitingRo
     return WaitingRow(row, duration(row.waits_s) if row.waits_s else "-", lines)
 
 
-def _placed(row: Placed | Running) -> PlacedRow:
+def _placed(row: PlacedWorkload | RunningWorkload) -> PlacedRow:
     return PlacedRow(row, nodes_text(row.nodes, False))

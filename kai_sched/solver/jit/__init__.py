@@ -232,12 +232,13 @@ def _cache_key() -> str:
     # The snapshot's too: kernels take constants from it, which end up in compiled code.
     for source in sorted([*package.glob("solver/**/*.py"), *package.glob("snapshot/*.py")]):
         digest.update(source.read_bytes())
-    facts = (importlib.metadata.version("numba"), sys.version, platform.machine(), _cpu_name())
+    facts = (importlib.metadata.version("numba"), sys.version, platform.machine(), cpu_name())
     digest.update("\n".join(facts).encode())
     return digest.hexdigest()[:20]
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
+    """The CPU that kernels are compiled for, as LLVM names it."""
     # numba compiles for the CPU that this variable names, as images do that are built on one machine and run on another
     if chosen := os.environ.get("NUMBA_CPU_NAME"):
         return chosen

@@ -18,7 +18,7 @@ import kai_sched
 from kai_sched.cli.cluster_checks import check_cluster
 from kai_sched.cli.doctor import check_installation
 from kai_sched.cli.finding import Finding, Gravity
-from kai_sched.cli.version import COMPILED, INTERPRETED, MISSING, Facts, facts
+from kai_sched.cli.version import COMPILED, INTERPRETED, MISSING, InstallationFacts, facts
 from kai_sched.cluster.client import Api, ApiFailure
 from tests.unit.cli.command import run
 from tests.unit.cli.test_run import KUBECONFIG
@@ -200,7 +200,9 @@ class TestCluster:
         api.objects[CONFIG] = ApiFailure("GET", CONFIG, 500, "InternalError", "etcd")
         found = await lines(api)
         (line,) = [line for line in found if line.startswith("warning: scheduler")]
-        assert line.endswith("give this account the right")
+        assert line == (
+            'warning: scheduler: cannot be checked: User "u" cannot list resource "leases": give this account the right'
+        )
         assert any(line.startswith("warning: config kai-config: cannot be checked: ") for line in found)
         assert found[-1].startswith("ok: rights")
 
@@ -211,7 +213,9 @@ class TestCluster:
 
 
 class TestInstallation:
-    known = Facts("1", "3.11", "Linux", "znver4", {"numba": "2", "numpy": "3"}, COMPILED, Path(__file__).parent, "")
+    known = InstallationFacts(
+        "1", "3.11", "Linux", "znver4", {"numba": "2", "numpy": "3"}, COMPILED, Path(__file__).parent, ""
+    )
 
     def kernels(self, **changes: Any) -> Finding:
         versions, found = check_installation(replace(self.known, **changes))

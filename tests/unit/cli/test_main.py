@@ -82,7 +82,7 @@ def test_version() -> None:
 def test_a_command_without_files_says_what_is_missing() -> None:
     done = run("simulate")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "Missing argument 'FILE|FOLDER|-...'" in done.stderr
+    assert "name files with a cluster, or read a running one with --cluster" in done.stderr
 
 
 def test_warming_up_where_nothing_is_compiled() -> None:

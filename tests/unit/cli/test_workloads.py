@@ -27,7 +27,7 @@ def test_the_walk_with_ray_clusters() -> None:
 def test_the_ray_service_makes_room_for_itself() -> None:
     """Inference takes two of the four workers from training, which keeps its minimum, and runs in the next cycle."""
     done = run("simulate", "-o", "json", "--cycles", "2", "examples/rayservice.yaml")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, "as of 2026-01-01 09:00 UTC, the newest time in the files\n")
     first, second = json.loads(done.stdout)["cycles"]
     assert len(first["evicted"]) == 2
     assert all(name.startswith("ml/finetune-x2k-gpu-worker-") for name in first["evicted"])

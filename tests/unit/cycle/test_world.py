@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from kai_sched.cycle.world.pods import World, advance, restart_clocks
+from kai_sched.cycle.world.pods import World, advance, restart_clocks, settled_states
 from kai_sched.model.claims.objects import AllocatedDevice, Allocation, PodClaim, ResourceClaim
 from kai_sched.model.objects import BindRequest, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Store
-from kai_sched.plan.effects import ClaimUse, Pipeline
+from kai_sched.plan.effects import Bind, ClaimUse, Pipeline
 from kai_sched.plan.result import CycleResult, PodState
 
 NOW_NS = 1_000_000_000_000
@@ -21,7 +21,8 @@ POD = Pod("ml", "train-0", Shape(), "uid-0", 5, group="train")
 
 
 def decided(pods: Mapping[str, PodState], evicted: tuple[str, ...] = ()) -> CycleResult:
-    return CycleResult((), evicted, pods, {}, (), {}, 0.0)
+    binds = tuple(Bind(key, "", state.node) for key, state in pods.items() if state.status == "Binding")
+    return CycleResult(binds, evicted, pods, {}, (), {}, 0.0)
 
 
 def move(
@@ -30,8 +31,9 @@ def move(
     """The one pod of a cluster after the world has moved, and the settled states."""
     store = Store()
     store.put(pod)
-    settled = advance(store, store.cluster(), decided({pod.key: state}, evicted), NOW_NS, world)
-    return store.cluster().pods.get(pod.key), settled
+    result = decided({pod.key: state}, evicted)
+    advance(store, store.cluster(), result, NOW_NS, world)
+    return store.cluster().pods.get(pod.key), settled_states(result, store.cluster())
 
 
 @pytest.mark.parametrize("world", [World(), PLAIN])
@@ -112,7 +114,10 @@ def test_a_plain_cluster_keeps_the_start_of_groups_that_start_from_nothing(
 ) -> None:
     store = Store()
     store.put(PodGroup("ml", "train", last_start_ns=3))
-    pods = [replace(POD, name=f"train-{number}") for number in range(len(statuses))]
+    pods = [
+        replace(POD, name=f"train-{number}", node="n" if status in ("Running", "Bound") else "")
+        for number, status in enumerate(statuses)
+    ]
     for pod in pods:
         store.put(pod)
     states = {pod.key: PodState(status, "n") for pod, status in zip(pods, statuses, strict=True)}
@@ -150,7 +155,8 @@ def test_a_bind_request_ends_when_its_pod_runs() -> None:
     store = Store()
     store.put(POD)
     store.put(BindRequest("ml", "train-0", "train-0", "node-1", is_live=True, gpu_groups=("device",)))
-    advance(store, store.cluster(), decided({POD.key: PodState("Binding", "node-1")}), NOW_NS, PLAIN)
+    result = replace(decided({POD.key: PodState("Binding", "node-1")}), effects=())
+    advance(store, store.cluster(), result, NOW_NS, PLAIN)
     assert store.cluster().bind_requests == {}
     assert store.cluster().pods[POD.key].gpu_groups == ("device",)
 

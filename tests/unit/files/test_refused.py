@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kai_sched.files.load import load
+from kai_sched.files.workloads import SuspendedWorkload
 from tests.unit.files.inputs import Write, queue, thing, told
 
 TEMPLATE = {"spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "main", "image": "i"}]}}
@@ -230,6 +231,23 @@ class TestSettings:
         (line,) = lines(write, {**job, "spec": {"template": TEMPLATE, **spec}})
         assert line.startswith(f"warning: document 2: {kind} default/j: {field}: true, so that it has no pods: ")
         assert "Kueue does so once it admits the workload" in line
+
+    def test_suspended_workloads_are_counted(self, write: Write) -> None:
+        """By name; Kueue suspends those that wait in one of its queues. Others only speak of it."""
+        jobs = []
+        for name, suspend, labels in [
+            ("waits", True, {"kueue.x-k8s.io/queue-name": "q"}),
+            ("paused", True, {"note": "kueue.x-k8s.io/queue-name"}),
+            ("runs", False, {"kueue.x-k8s.io/queue-name": "q"}),
+        ]:
+            meta = {"name": name, "namespace": "ml", "labels": {"kai.scheduler/queue": "team", **labels}}
+            spec = {"suspend": suspend, "template": TEMPLATE}
+            jobs.append({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec})
+        (case,) = load([write("in.json", queue("team"), *jobs)]).cases
+        assert case.suspended == (
+            SuspendedWorkload("Job", "ml", "paused", False),
+            SuspendedWorkload("Job", "ml", "waits", True),
+        )
 
 
 def shares(**amounts: dict[str, float]) -> dict[str, Any]:

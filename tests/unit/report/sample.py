@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from kai_sched.model.objects import Node, Phase, Pod, Queue, Shape, Share
+from kai_sched.model.objects import Node, Phase, Pod, PodGroup, Queue, Shape, Share
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind
 from kai_sched.plan.reasons import Reason
@@ -42,6 +42,8 @@ def sample() -> tuple[Cluster, CycleResult]:
             Node("node-1"),
             Queue("dep", cpu=share, memory=share, gpu=share),
             Queue("team-a", parent="dep", cpu=share, memory=share, gpu=share),
+            PodGroup("ml", "small", queue="team-a"),
+            PodGroup("ml", "large", queue="team-a"),
             Pod("ml", "small-0", Shape(), group="small", scheduler=OURS, gpu_groups=("g1",)),
             Pod("ml", "large-0", Shape(), group="large", scheduler=OURS),
             Pod("ml", "broken-0", Shape(), group="broken", node="node-1", phase=Phase.FAILED),

@@ -15,14 +15,15 @@ from kai_sched.model.claims.objects import (
     ResourceClaim,
     ResourceSlice,
 )
+from kai_sched.model.config import Config
 from kai_sched.model.constraints import NodeSelector, Requirement
 from kai_sched.model.objects import BindRequest, Node, Phase, Pod, Shape
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind, ClaimUse, Evict
 from kai_sched.plan.result import CycleResult, PodState
 from kai_sched.report.claims import claimed_devices
-from kai_sched.report.json import Cycle, cycle_document
-from kai_sched.report.text_tables import tables
+from kai_sched.report.device_text import devices
+from kai_sched.report.json import Cycle, cycle_document, to_dict
 from tests.unit.report.sample import sample
 
 DRIVER = "gpu.example.com"
@@ -109,42 +110,47 @@ def test_each_device_has_its_claims_and_each_claim_its_pods() -> None:
     ]
 
 
+def drawn(cluster: Cluster, result: CycleResult, width: int | None) -> list[str]:
+    _, claimed = devices(cluster, result, width)
+    return ["".join(text for text, _ in line) for line in claimed]
+
+
 def test_the_table() -> None:
-    lines = ["".join(text for text, _ in line) for line in tables(*world(), 120, False)]
-    assert lines[: lines.index("Evictions")] == [
-        "Devices of claims",
-        "Node  Device                      Takes                   Claim      Pods",
-        "n1    gpu.example.com/gpu-0       admin access            ml/admin   admin",
-        "                                  1 GPU                   ml/shared  a (releasing), b (binding)",
-        "      gpu.example.com/gpu-1       1 GPU                   ml/shared  a (releasing), b (binding)",
-        "      gpu.example.com/gpu-2       10Gi memory, 1.5 slots  ml/part-c  c",
-        "                                  10Gi memory, 1.5 slots  ml/part-d  d (binding)",
-        "      gpu.example.com/gpu-3       1 GPU                   ml/moves   moves (releasing)",
-        "      gpu.example.com/gpu-4       1 GPU                   ml/kept    none",
-        "      gpu.example.com/gpu-5       1 GPU                   ml/asked   asked (binding)",
-        "      rdma.example.com/net/nic-0  1 device                ml/net     b (binding)",
-        "",
+    assert drawn(*world(), 120) == [
+        "DEVICES OF CLAIMS",
+        "  NODE  DEVICE                      TAKES                   CLAIM      PODS",
+        "  n1    gpu.example.com/gpu-0       admin access            ml/admin   admin",
+        "  n1    gpu.example.com/gpu-0       1 GPU                   ml/shared  a (leaves), b (starts)",
+        "  n1    gpu.example.com/gpu-1       1 GPU                   ml/shared  a (leaves), b (starts)",
+        "  n1    gpu.example.com/gpu-2       10Gi memory, 1.5 slots  ml/part-c  c",
+        "  n1    gpu.example.com/gpu-2       10Gi memory, 1.5 slots  ml/part-d  d (starts)",
+        "  n1    gpu.example.com/gpu-3       1 GPU                   ml/moves   moves (leaves)",
+        "  n1    gpu.example.com/gpu-4       1 GPU                   ml/kept    none",
+        "  n1    gpu.example.com/gpu-5       1 GPU                   ml/asked   asked (starts)",
+        "  n1    rdma.example.com/net/nic-0  1 device                ml/net     b (starts)",
     ]
 
 
-def test_only_wide_tables_have_all_of_it() -> None:
+def test_on_a_terminal_names_are_elided_in_the_middle() -> None:
+    assert all(len(line) <= 90 for line in drawn(*world(), 90))
+    assert any("…" in line for line in drawn(*world(), 90))
+
+
+def test_all_devices_are_listed_and_pods_beyond_the_eighth_counted() -> None:
     crowd = [pod(f"p{i:03}", f"c{i % 30:02}", node="n1") for i in range(400)]
     claims = [claim(f"c{i:02}", had(f"gpu-{i:02}")) for i in range(30)]
     states = {each.key: PodState("Running", "n1") for each in crowd}
     cluster = Cluster.of([Node("n1"), *crowd, *claims])  # type: ignore[list-item]
-    result = CycleResult((), (), states, {}, (), {})
-    narrow = ["".join(text for text, _ in line) for line in tables(cluster, result, 200, False)]
-    wide = ["".join(text for text, _ in line) for line in tables(cluster, result, 200, True)]
-    assert narrow[-2] == "and 10 more: -o wide shows all"
-    assert narrow[2].endswith("and 6 more")
-    assert len(wide) == 2 + 30 + 1
-    assert wide[-2].startswith("      gpu.example.com/gpu-29  1 GPU  ml/c29  p029, p059, ")
-    assert wide[-2].count(", p") == 12
+    found = drawn(cluster, CycleResult((), (), states, {}, (), {}), None)
+    assert len(found) == 2 + 30
+    assert found[2].endswith(" and 6 more")
+    assert found[-1].startswith("  n1    gpu.example.com/gpu-29  1 GPU  ml/c29  p029, p059, ")
+    assert found[-1].count(", p") == 7
 
 
 def test_json_has_them_by_node_and_scenarios_do_not() -> None:
     cluster, result = world()
-    document = cycle_document(Cycle(cluster, result, {}), plain=True)
+    document = to_dict(cycle_document(Cycle(cluster, result, {}), Config()))
     assert document["claimedDevices"]["n1"][:2] == [
         {
             "driver": DRIVER,
@@ -165,10 +171,10 @@ def test_json_has_them_by_node_and_scenarios_do_not() -> None:
         },
     ]
     assert document["claimedDevices"]["n1"][3]["consumedCapacity"] == {"memory": "10737418240", "slots": "1500m"}
-    assert "claimedDevices" not in cycle_document(Cycle(cluster, result, {}), plain=False)
+    assert "claimedDevices" not in to_dict(cycle_document(Cycle(cluster, result, {}), None))
 
 
 def test_a_cluster_without_claims_has_no_such_table() -> None:
     cluster, result = sample()
     assert claimed_devices(cluster, result) == []
-    assert "Devices of claims" not in str(list(tables(cluster, result, 80, False)))
+    assert drawn(cluster, result, 80) == []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from kai_sched.model.config import Config
 from kai_sched.model.objects import GpuShare, Node, Phase, Pod, Shape
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind
 from kai_sched.plan.result import CycleResult, PodState
+from kai_sched.report.device_text import devices
 from kai_sched.report.devices import shared_devices
-from kai_sched.report.json import Cycle, cycle_document
-from kai_sched.report.text_tables import tables
+from kai_sched.report.json import Cycle, cycle_document, to_dict
 from tests.unit.report.sample import sample
 
 HALF, FOURTH = Shape(share=GpuShare(1, 0.5)), Shape(share=GpuShare(1, 0.25))
@@ -30,6 +31,7 @@ def world() -> tuple[Cluster, CycleResult]:
         pod("f", HALF, node=""),
         pod("whole", Shape((("gpu", 1.0),))),
         pod("gone", HALF, groups=("g",)),
+        pod("nowhere", HALF, node=""),
     ]
     nodes = [Node("n1", labels={"nvidia.com/gpu.memory": "16000"}), Node("n2")]
     states = {
@@ -57,44 +59,52 @@ def test_each_device_has_the_pods_that_are_on_it() -> None:
     ]
 
 
+def drawn(cluster: Cluster, result: CycleResult, width: int | None) -> list[str]:
+    shared, _ = devices(cluster, result, width)
+    return ["".join(text for text, _ in line) for line in shared]
+
+
 def test_the_table() -> None:
-    lines = ["".join(text for text, _ in line) for line in tables(*world(), 80, False)]
-    assert lines == [
-        "Shared GPUs",
-        "Node  Device  Held  Pods",
-        "n1    1       0.75  ml/a (0.5), ml/b (4,000 MiB, releasing)",
-        "      2        0.5  ml/b (4,000 MiB, releasing), ml/c (0.25, binding)",
-        "      3       0.25  ml/d (0.25)",
-        "n2    1          0  ml/e (5 MiB)",
-        "",
+    assert drawn(*world(), 80) == [
+        "SHARED GPUS",
+        "  NODE  DEVICE  HELD  PODS",
+        "  n1    1 h     0.75  ml/a (0.5), ml/b (4,000 MiB, leaves)",
+        "  n1    2 g     0.5   ml/b (4,000 MiB, leaves), ml/c (0.25, starts)",
+        "  n1    3       0.25  ml/d (0.25)",
+        "  n2    1 x     0     ml/e (5 MiB)",
     ]
 
 
-def test_wide_has_the_names_and_all_of_it() -> None:
+def test_all_devices_are_listed_and_pods_beyond_the_eighth_counted() -> None:
     crowd = [pod(f"p{i:03}", Shape(share=GpuShare(1, 0.01)), groups=(f"g{i % 30:02}",)) for i in range(400)]
     states = {each.key: PodState("Running", "n1") for each in crowd}
     cluster, result = Cluster.of([Node("n1"), *crowd]), CycleResult((), (), states, {}, (), {})
-    narrow = ["".join(text for text, _ in line) for line in tables(cluster, result, 200, False)]
-    wide = ["".join(text for text, _ in line) for line in tables(cluster, result, 200, True)]
-    assert narrow[-2] == "and 10 more: -o wide shows all"
-    assert narrow[2].endswith("and 6 more")
-    assert len(wide) == 2 + 30 + 1
-    assert wide[-2].startswith("      30 g29  0.13  ml/p029 (0.01), ")
-    assert wide[-2].count("ml/p") == 13
+    found = drawn(cluster, result, None)
+    assert len(found) == 2 + 30
+    assert found[2].endswith("ml/p210 (0.01) and 6 more")
+    assert found[-1].startswith("  n1    30 g29  0.13  ml/p029 (0.01), ")
+    assert found[-1].count("ml/p") == 8
+
+
+def test_names_are_escaped() -> None:
+    evil = pod("a\x1b[2J", HALF, groups=("g\n",))
+    cluster = Cluster.of([Node("n1"), evil])
+    result = CycleResult((), (), {evil.key: PodState("Running", "n1")}, {}, (), {})
+    assert drawn(cluster, result, None)[-1] == "  n1    1 g\\n   0.5   ml/a\\x1b[2J (0.5)"
 
 
 def test_json_has_them_by_node_and_scenarios_do_not() -> None:
     cluster, result = world()
-    document = cycle_document(Cycle(cluster, result, {}), plain=True)
+    document = to_dict(cycle_document(Cycle(cluster, result, {}), Config()))
     assert document["sharedGPUs"]["n1"][0] == {
         "gpuGroup": "h",
         "held": 0.75,
         "pods": {"ml/a": {"fraction": 0.5}, "ml/b": {"memoryMiB": 4000}},
     }
-    assert "sharedGPUs" not in cycle_document(Cycle(cluster, result, {}), plain=False)
+    assert "sharedGPUs" not in to_dict(cycle_document(Cycle(cluster, result, {}), None))
 
 
 def test_a_cluster_without_shares_has_no_such_table() -> None:
     cluster, result = sample()
     assert shared_devices(cluster, result) == []
-    assert "Shared GPUs" not in str(list(tables(cluster, result, 80, False)))
+    assert drawn(cluster, result, 80) == []

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import stat
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,14 @@ from kai_sched.files.recording import CycleInputs, CycleRecording, decode_record
 from kai_sched.model.config import Config
 from kai_sched.model.hints import NO_HINTS
 from kai_sched.model.objects import Node, Pod, Shape
-from kai_sched.model.store import Store
+from kai_sched.model.read.kinds import POD
+from kai_sched.model.store import Cluster, Store
 from kai_sched.operator.cycle import recorder as module
+from kai_sched.operator.cycle.health import CycleHealth
 from kai_sched.operator.cycle.recorder import CYCLES_MAX, FILES_MAX, SAME_FAILURE_S, CycleRecorder
-from kai_sched.plan.plan_text import plan_lines
+from kai_sched.plan.plan_text import digest_of, plan_lines
+from kai_sched.telemetry.metrics import Metrics
+from tests.unit.operator.worlds import NODE, World, raw_node, raw_pod
 
 NOW_NS = 1_800_000_000 * 10**9
 
@@ -154,3 +159,74 @@ async def test_before_the_first_cycle_there_is_nothing_to_write(desk: Desk, logs
     await settled(desk.recorder)
     assert [line["event"] for line in logs] == ["recordings.empty"]
     assert desk.files() == []
+
+
+def recorded_world(desk: Desk) -> World:
+    """A world whose cycles are recorded."""
+    health = CycleHealth(Metrics(), lambda _: None, lambda: False, ("", ""), lambda: desk.time, desk.recorder)
+    world = World(health)
+    world.put(NODE, raw_node("n1", gpus=2))
+    return world
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - conditions are of any kind
+            await asyncio.sleep(0.002)
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[None]:
+    task = asyncio.create_task(world.loop.run())
+    yield
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_loop_has_each_cycle_recorded_with_the_digest_that_is_logged(desk: Desk) -> None:
+    world = recorded_world(desk)
+    async with running(world):
+        world.put(POD, raw_pod("p"))
+        await until(lambda: world.hands.pods == ["ml/p"])
+    (decided, *_), (*_, kept) = world.decided, desk.recorder.kept
+    assert kept.result is not None
+    digests = [digest_of(plan_lines(each.result)) for each in desk.recorder.kept if each.result]
+    assert decided.plan in digests
+    again = run_cycle(kept.inputs.cluster, kept.inputs.config, kept.inputs.now_ns, hints=kept.inputs.hints)
+    assert plan_lines(again) == plan_lines(kept.result)
+
+
+async def test_a_cycle_that_fails_for_no_object_is_written_with_its_error(desk: Desk) -> None:
+    world = recorded_world(desk)
+
+    def run(*_: Any) -> Any:
+        raise ArithmeticError("by the test")
+
+    world.run = run
+    async with running(world):
+        await until(lambda: bool(desk.files()))
+        await settled(desk.recorder)
+    last = desk.recordings(desk.files()[0])[-1]
+    assert (last.error, last.plan) == ("ArithmeticError: by the test", [])
+    assert list(last.inputs.cluster.nodes) == ["n1"]
+
+
+async def test_an_object_that_fails_is_in_the_view_that_failed_and_not_in_the_one_that_was_decided(desk: Desk) -> None:
+    world = recorded_world(desk)
+
+    def run(view: Cluster, *arguments: Any) -> Any:
+        if "ml/bad" in view.pods:
+            raise ArithmeticError("by the test")
+        return run_cycle(view, *arguments)
+
+    world.run = run
+    async with running(world):
+        world.put(POD, raw_pod("bad"), raw_pod("good"))
+        await until(lambda: world.hands.pods == ["ml/good"])
+        await until(lambda: bool(desk.files()))
+        await settled(desk.recorder)
+    found = [each for path in desk.files() for each in desk.recordings(path)]
+    failed = [each for each in found if each.error]
+    assert [each.error for each in failed] == ["ArithmeticError: by the test"]
+    assert {"ml/bad", "ml/good"} <= failed[0].inputs.cluster.pods.keys()
+    assert all("ml/bad" not in each.inputs.cluster.pods for each in found if not each.error)

@@ -1,0 +1,189 @@
+"""The commands that ask about a cluster, from files or a running one: ``simulate``, ``explain``, ``fit`` and ``diff``.
+
+``main`` makes commands of these functions, whose parameters are the flags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kai_sched.cli import flags
+from kai_sched.cli.completion import complete_workloads
+
+if TYPE_CHECKING:
+    from kai_sched.cli.inputs import ChangeOptions, InputOptions
+
+
+def simulate(
+    paths: flags.ClusterFiles = None,
+    actions: flags.Actions = None,
+    cycles: flags.Cycles = None,
+    now: flags.Now = None,
+    config: flags.Config = None,
+    output: flags.OverviewOutput = "table",
+    solver: flags.Solver = "auto",
+    everything: flags.Everything = False,
+    pending: flags.Pending = False,
+    namespace: flags.OfNamespace = "",
+    queue: flags.OfQueue = "",
+    selector: flags.WithLabels = "",
+    sort: flags.Sort = "age",
+    headers: flags.Headers = True,
+    settings: flags.Setting = None,
+    add_nodes: flags.NewNodes = None,
+    drain: flags.Drained = None,
+    uncordon: flags.Uncordoned = None,
+    remove: flags.Removed = None,
+    override: flags.Overrides = None,
+    scheduler_name: flags.SchedulerNameOffline = None,
+    queue_label_key: flags.QueueLabelKeyOffline = None,
+    nodepool_label_key: flags.NodePoolLabelKeyOffline = None,
+    partition_label_value: flags.PartitionLabelValueOffline = None,
+    cluster: flags.Cluster = False,
+    kubeconfig: flags.Kubeconfig = None,
+    context: flags.Context = None,
+) -> None:
+    """Show what the scheduler would do with the objects in files.
+
+    All files of plain Kubernetes objects together are one cluster, as "kubectl get nodes,pods,queues,podgroups
+    -A -o json" prints it; each scenario file is a cluster of its own. Options override the actions, cycles and time
+    of a scenario. With a change (--set, --add-nodes, --drain, --uncordon, --remove, --override), what it comes to is
+    printed. Exit status: 0, or 2 if the input cannot be used.
+    """
+    from kai_sched.cli.simulate import Shown, SimulateOptions, simulate
+
+    flags.check_input(paths, cluster, kubeconfig, context)
+    given = {
+        "scheduler_name": scheduler_name,
+        "queue_label": queue_label_key,
+        "node_pool_label": nodepool_label_key,
+        "node_pool": partition_label_value,
+    }
+    found = _input(paths, config, now, solver, cluster, kubeconfig, context, given)
+    changes = _changes(settings, add_nodes, drain, uncordon, remove, override)
+    shown = Shown(output, everything, pending, namespace, queue, selector, sort, headers)
+    raise typer.Exit(simulate(SimulateOptions(replace(found, actions=actions, changes=changes), cycles, shown)))
+
+
+def explain(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A workload: its name, namespace/name, kind/name, or a part of its name.",
+            autocompletion=complete_workloads,
+        ),
+    ],
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="CLUSTER...", help="Files with the cluster, as for simulate.")
+    ] = None,
+    output: flags.ExplainOutput = "text",
+    now: flags.Now = None,
+    config: flags.Config = None,
+    solver: flags.Solver = "auto",
+    runtime: flags.RunTimes = None,
+    settings: flags.Setting = None,
+    add_nodes: flags.NewNodes = None,
+    drain: flags.Drained = None,
+    uncordon: flags.Uncordoned = None,
+    remove: flags.Removed = None,
+    override: flags.Overrides = None,
+    cluster: flags.Cluster = False,
+    kubeconfig: flags.Kubeconfig = None,
+    context: flags.Context = None,
+) -> None:
+    """Say why a workload waits, what blocks it, and what would start it at whose expense.
+
+    Every change that is proposed was simulated: with it the workload starts, with less of it it does not. With -o wide
+    each has the flags of simulate that apply it. Exit status: 0, or 2 if the input cannot be used.
+    """
+    from kai_sched.cli.questions import run_explain
+
+    flags.check_input(paths, cluster, kubeconfig, context)
+    found = _input(paths, config, now, solver, cluster, kubeconfig, context, {})
+    changes = _changes(settings, add_nodes, drain, uncordon, remove, override)
+    raise typer.Exit(run_explain(name, replace(found, changes=changes, run_times=tuple(runtime or ())), output))
+
+
+def fit(
+    workloads: Annotated[list[str], typer.Argument(metavar="WORKLOAD...", help="Files with workloads to try.")],
+    on: Annotated[
+        list[str] | None,
+        typer.Option("--on", metavar="CLUSTER", help="Files with the cluster. May be given several times."),
+    ] = None,
+    output: flags.DataOutput = "text",
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit with 0 where it runs, 3 where it waits, 4 where it evicts others.")
+    ] = False,
+    now: flags.Now = None,
+    config: flags.Config = None,
+    solver: flags.Solver = "auto",
+    settings: flags.Setting = None,
+    add_nodes: flags.NewNodes = None,
+    drain: flags.Drained = None,
+    uncordon: flags.Uncordoned = None,
+    remove: flags.Removed = None,
+    override: flags.Overrides = None,
+    cluster: flags.Cluster = False,
+    kubeconfig: flags.Kubeconfig = None,
+    context: flags.Context = None,
+) -> None:
+    """Say whether workloads would run on a cluster: where, after whom, and at whose expense.
+
+    Exit status: 0, or 2 if the input cannot be used; with --exit-code also 3 and 4.
+    """
+    from kai_sched.cli.questions import run_fit
+
+    if not on and not cluster:
+        raise typer.BadParameter("name files with the cluster by --on, or read a running one with --cluster")
+    flags.check_input(on, cluster, kubeconfig, context)
+    found = _input(on, config, now, solver, cluster, kubeconfig, context, {})
+    changes = _changes(settings, add_nodes, drain, uncordon, remove, override)
+    raise typer.Exit(run_fit(replace(found, changes=changes), workloads, output, exit_code))
+
+
+def diff(
+    before: Annotated[str, typer.Argument(metavar="A", help="A file or folder with a cluster.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    output: flags.DataOutput = "text",
+    now: flags.Now = None,
+    config: flags.Config = None,
+    solver: flags.Solver = "auto",
+) -> None:
+    """Say what differs between the plans for two clusters: who starts, who is evicted, whose share changes.
+
+    Exit status: 0, or 2 if the input cannot be used.
+    """
+    from kai_sched.cli.questions import run_diff
+
+    first, second = (_input([path], config, now, solver, False, None, None, {}) for path in (before, after))
+    raise typer.Exit(run_diff(first, second, output))
+
+
+def _input(
+    paths: list[str] | None,
+    config: str | None,
+    now: str | None,
+    solver: str,
+    cluster: bool,
+    kubeconfig: str | None,
+    context: str | None,
+    given: Mapping[str, str | None],
+) -> InputOptions:
+    """The options about the input, from those of a command."""
+    from kai_sched.cli.inputs import ClusterOptions, InputOptions
+
+    settings = {name: value for name, value in given.items() if value is not None}
+    live = ClusterOptions(kubeconfig, context) if cluster else None
+    return InputOptions(tuple(paths or ()), config, now, None, solver, settings, live)
+
+
+def _changes(*values: list[str] | None) -> ChangeOptions:
+    """The options about changes, in the order of the fields of ChangeOptions."""
+    from kai_sched.cli.inputs import ChangeOptions
+
+    return ChangeOptions(*(tuple(each or ()) for each in values))
