@@ -294,10 +294,9 @@ async def test_events_tell_of_later_pages() -> None:
 
 async def test_a_reader_who_was_away_hears_at_once() -> None:
     time = Time()
-    async with served(ReviewApi(), live(time, cycles=2), time) as (session, _):
-        headers = {"Last-Event-ID": "1"}
-        async with session.get("/page/events?after=nonsense", headers=headers) as answer:
-            assert await answer.content.readuntil(b"\n\n") == b"event: cycle\nid: 2\ndata: 2\n\n"
+    headers = {"Last-Event-ID": "1"}
+    async with answered(ReviewApi(), live(time, cycles=2), time, "/page/events?after=nonsense", headers) as answer:
+        assert await answer.content.readuntil(b"\n\n") == b"event: cycle\nid: 2\ndata: 2\n\n"
 
 
 async def test_events_end_with_the_right(monkeypatch: pytest.MonkeyPatch) -> None:
