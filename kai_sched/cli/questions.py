@@ -11,13 +11,16 @@ from dataclasses import dataclass, replace
 from kai_sched import library
 from kai_sched.answers.changes import Change, Drain, Override, Remove, Uncordon, changed, unknown
 from kai_sched.answers.difference import difference
-from kai_sched.answers.explain.explanation import explain
+from kai_sched.answers.explain.explanation import Explanation, explain
 from kai_sched.answers.fit import EVICTS, RUNS, WAITS, fit
+from kai_sched.answers.overview import overview
 from kai_sched.answers.trial import Trials
 from kai_sched.answers.what_if import read_new_nodes, read_setting
 from kai_sched.answers.when import RunTime
+from kai_sched.answers.words import minute
 from kai_sched.answers.workloads import Workload, Workloads, workloads_of
 from kai_sched.cli.inputs import BAD_INPUT, ChangeOptions, Input, InputOptions, print_error, read_input
+from kai_sched.cli.simulate import HTML
 from kai_sched.files.load import SimulationCase, load
 from kai_sched.files.run_times import WorkloadName
 from kai_sched.model.field_errors import FieldError
@@ -141,6 +144,8 @@ def run_explain(name: str, options: InputOptions, output: str) -> int:
         answer = explain(opened.trials, asked, opened.workloads, run_times)
     if output in ("json", "yaml"):
         _print_data(answers_json.explanation_document(answer), output)
+    elif output == HTML:
+        _print_page(opened, (), answer)
     else:
         write_lines(sys.stdout, explanation_lines(answer, width_of_terminal(), output == "wide"))
     return 0
@@ -157,12 +162,19 @@ def run_fit(options: InputOptions, workloads: Sequence[str], output: str, exit_s
         names = ", ".join(workloads)
         print_error(FieldError("WORKLOAD", f"no pod of this scheduler in {names}: name files with workloads"))
         return BAD_INPUT
-    answers = fit(opened.trials, asked, opened.workloads)
+    try:
+        run_times = read_run_times(options.run_times, opened)
+    except FieldError as error:
+        print_error(error)
+        return BAD_INPUT
+    answers = fit(opened.trials, asked, opened.workloads, run_times)
     if output in ("json", "yaml"):
         _print_data(answers_json.fit_document(answers), output)
     else:
         for answer in answers:
             print(plain(answer.text))
+            if answer.verdict == WAITS and answer.reason is not None and output == "wide":
+                print(f"  {plain(answer.reason.message)}")
     if not exit_status:
         return 0
     verdicts = {answer.verdict for answer in answers}
@@ -190,11 +202,24 @@ def print_difference(opened: Opened, output: str) -> None:
     before, after = opened.before.outcome(), opened.trials.outcome()
     old = workloads_of(opened.before.cluster)
     found = difference(before, after, old, opened.workloads, opened.case.now_ns or 0)
-    if output in ("json", "yaml"):
+    if output == HTML:
+        _print_page(opened, found.texts, None)
+    elif output in ("json", "yaml"):
         _print_data(answers_json.difference_document(found), output)
     else:
         for text in found.texts:
             print(plain(text))
+
+
+def _print_page(opened: Opened, changes: Sequence[str], answer: Explanation | None) -> None:
+    """The page of the first cycle of the cluster with its changes."""
+    from kai_sched.cli.html_page import DecidedCase, PageExtras, write_page
+
+    trials, case = opened.trials, opened.case
+    first = trials.outcome().first
+    whole = overview(trials.cluster, first, case.config, trials.now_ns)
+    decided = DecidedCase(case, trials.cluster, first, trials.now_ns, whole)
+    write_page(decided, f"as of {minute(trials.now_ns)}", PageExtras(changes, answer))
 
 
 def run_diff(first: InputOptions, second: InputOptions, output: str) -> int:
