@@ -20,6 +20,7 @@ from kai_sched.report.page.rendering import render_login
 
 COOKIE = "kai-sched-token"
 COOKIE_BYTES_MAX = 3_800  # browsers drop a cookie above 4,096 bytes without a word
+VIEWER = "kai-scheduler-page-viewer"  # the ClusterRole of manifests/components/page for people
 STREAMS_MAX = 64
 HEARTBEAT_S = 15.0
 FORM_BYTES_MAX = TOKEN_BYTES_MAX + 1024
@@ -157,7 +158,7 @@ def _refusal(request: web.Request, judged: Judged) -> web.Response:
     texts = {
         Verdict.UNKNOWN: "the API server does not know this token" if sent else "",
         Verdict.FORBIDDEN: f"{judged.user} may not read the page: it takes the verb get on nonResourceURLs {PATH}"
-        " (the ClusterRole kai-scheduler-page-viewer)",
+        f" (the ClusterRole {VIEWER})",
         Verdict.UNAVAILABLE: judged.problem,
     }
     text = texts[judged.verdict]
