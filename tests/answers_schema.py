@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET
 
 from kai_sched.report.cycle_documents import SimulationDocument
-from kai_sched.report.documents import Document, OverviewDocument
+from kai_sched.report.documents import AnswerDocument, OverviewDocument
 from kai_sched.report.question_documents import DifferenceDocument, ExplanationDocument, FitListDocument
 
 DOCUMENTS = (SimulationDocument, OverviewDocument, ExplanationDocument, FitListDocument, DifferenceDocument)
@@ -28,7 +28,7 @@ ENTRY = re.compile(r"^(\w+)\n((?:    .*\n?|\n)+)", re.MULTILINE)
 def schema() -> dict[str, Any]:
     """The schema: a document is one of DOCUMENTS; each of their parts is a definition of its own."""
     parts, components = msgspec.json.schema_components(DOCUMENTS, ref_template="#/$defs/{name}")
-    classes = {each.__name__: each for each in subclasses(Document)}
+    classes = {each.__name__: each for each in subclasses(AnswerDocument)}
     definitions = {name: described(classes[name], found) for name, found in sorted(components.items())}
     text = json.dumps(
         {

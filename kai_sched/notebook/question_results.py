@@ -11,22 +11,22 @@ from kai_sched.answers.difference import Difference
 from kai_sched.answers.explain.explanation import Explanation
 from kai_sched.answers.fit import Fit
 from kai_sched.answers.words import count
-from kai_sched.notebook.results import WIDTH, Answer, line_text
+from kai_sched.notebook.results import WIDTH, AnswerResult, line_text
 from kai_sched.notebook.tables import Rows
 from kai_sched.report import answers_json
-from kai_sched.report.documents import Document
+from kai_sched.report.documents import AnswerDocument
 from kai_sched.report.explain_text import explanation_lines
 from kai_sched.report.text import plain
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ExplanationResult(Explanation, Answer):
+class ExplanationResult(Explanation, AnswerResult):
     """An ``Explanation`` that can be shown."""
 
     def _lines(self) -> Iterator[str]:
         return map(line_text, explanation_lines(self, WIDTH, wide=False))
 
-    def _document(self) -> Document:
+    def _document(self) -> AnswerDocument:
         return answers_json.explanation_document(self)
 
     def __repr__(self) -> str:
@@ -35,13 +35,13 @@ class ExplanationResult(Explanation, Answer):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class DifferenceResult(Difference, Answer):
+class DifferenceResult(Difference, AnswerResult):
     """A ``Difference`` that can be shown."""
 
     def _lines(self) -> Iterator[str]:
         return map(plain, self.texts)
 
-    def _document(self) -> Document:
+    def _document(self) -> AnswerDocument:
         return answers_json.difference_document(self)
 
     def __repr__(self) -> str:
@@ -50,7 +50,7 @@ class DifferenceResult(Difference, Answer):
         return f"<DifferenceResult: {', '.join(found) or 'nothing differs'}>"
 
 
-class FitResult(Rows[Fit], Answer):
+class FitResult(Rows[Fit], AnswerResult):
     """Whether workloads would run: a ``Fit`` for each."""
 
     __slots__ = ()
@@ -61,7 +61,7 @@ class FitResult(Rows[Fit], Answer):
     def _lines(self) -> Iterator[str]:
         return (plain(each.text) for each in self)
 
-    def _document(self) -> Document:
+    def _document(self) -> AnswerDocument:
         return answers_json.fit_document(self)
 
 

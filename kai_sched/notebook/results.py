@@ -20,11 +20,11 @@ from kai_sched.model.config import Config
 from kai_sched.model.keys import split_key
 from kai_sched.model.problems import Problem
 from kai_sched.notebook.arguments import moment
-from kai_sched.notebook.tables import Amounts, Named, Rows, frame, html_text
+from kai_sched.notebook.tables import Amounts, NamedRows, Rows, frame, html_text
 from kai_sched.plan.result import CycleResult
 from kai_sched.report import answers_json
 from kai_sched.report.columns import Line
-from kai_sched.report.documents import Document
+from kai_sched.report.documents import AnswerDocument
 from kai_sched.report.json import Cycle, cycle_document, document, to_dict
 from kai_sched.report.overview_text import CSV_COLUMNS, TableView, cycle_text, overview_lines, workload_rows
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 WIDTH = 120  # of printed tables, in columns
 
 
-class Answer(ABC):
+class AnswerResult(ABC):
     """What all answers have: the document, the text, and how notebooks show it."""
 
     __slots__ = ()
@@ -44,7 +44,7 @@ class Answer(ABC):
         """The lines of the text."""
 
     @abstractmethod
-    def _document(self) -> Document:
+    def _document(self) -> AnswerDocument:
         """The document that `-o json` prints."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -170,9 +170,9 @@ class SimulatedCycle:
         return workloads_of(self.cycle.cluster)
 
     @cached_property
-    def queues(self) -> Named[QueueResult]:
+    def queues(self) -> NamedRows[QueueResult]:
         """The queues by name, depth first."""
-        return Named(
+        return NamedRows(
             "queue",
             QueueResult,
             {
@@ -192,10 +192,10 @@ class SimulatedCycle:
         )
 
     @cached_property
-    def pods(self) -> Named[PodResult]:
+    def pods(self) -> NamedRows[PodResult]:
         """The pods of the scheduler, by "namespace/name"."""
         known, workloads = self.cycle.cluster.pods, self._workloads
-        return Named(
+        return NamedRows(
             "pod",
             PodResult,
             {
@@ -211,10 +211,10 @@ class SimulatedCycle:
         )
 
     @cached_property
-    def nodes(self) -> Named[NodeResult]:
+    def nodes(self) -> NamedRows[NodeResult]:
         """The nodes of the pool, by name."""
         known = self.cycle.cluster.nodes
-        return Named(
+        return NamedRows(
             "node",
             NodeResult,
             {
@@ -265,7 +265,7 @@ class SimulatedCycle:
         return html_text(self._lines())
 
 
-class SimulationResult(SimulatedCycle, Answer):
+class SimulationResult(SimulatedCycle, AnswerResult):
     """The result of a simulation: its last cycle, and in ``cycles`` all of them.
 
     Attributes
@@ -280,7 +280,7 @@ class SimulationResult(SimulatedCycle, Answer):
         self._source = source
         self._problems = problems
 
-    def _document(self) -> Document:
+    def _document(self) -> AnswerDocument:
         cycles = [cycle_document(each.cycle, self._config) for each in self.cycles]
         return document(self._source, "cluster", cycles, self._problems)
 

@@ -64,7 +64,7 @@ class Rows(Sequence[Row]):
         return _html(self.kind, self._rows)
 
 
-class Named(Mapping[str, Row]):
+class NamedRows(Mapping[str, Row]):
     """Rows by name. ``noun`` says what they are; a name that is not there raises KeyError with the one most like it."""
 
     __slots__ = ("_rows", "kind", "noun")

@@ -44,7 +44,7 @@ def overview_document(found: Overview) -> d.OverviewDocument:
 
 def explanation_document(found: Explanation) -> q.ExplanationDocument:
     """Why a workload waits."""
-    ahead = [_workload(each) for each in found.earlier]
+    before = [_workload(each) for each in found.earlier]
     return q.ExplanationDocument(
         workload=_workload(found.workload),
         queue=found.queue,
@@ -59,7 +59,7 @@ def explanation_document(found: Explanation) -> q.ExplanationDocument:
         ],
         starts=found.starts,
         reason=reason_document(found.reason) if found.reason else None,
-        line=q.LineDocument(place=len(ahead) + 1, of=found.waiting, after=ahead),
+        line=q.LineDocument(place=len(before) + 1, of=found.waiting, after=before),
         when=_when(found.when) if found.when else None,
         constraints=[_constraint(each) for each in found.constraints],
         holders=[q.HolderDocument(queue=name, gpus=held, over_quota=over) for name, held, over in found.holders],
@@ -294,5 +294,8 @@ def _fit(found: Fit) -> q.FitDocument:
         nodes=dict(found.nodes),
         costs=_costs(found.costs),
         reason=reason_document(found.reason) if found.reason else None,
+        why=found.why,
+        when=_when(found.when) if found.when else None,
+        left_free=found.left_free,
         text=found.text,
     )

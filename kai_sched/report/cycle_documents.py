@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType, field
 
-from kai_sched.report.documents import API_VERSION, Document, OverviewDocument
+from kai_sched.report.documents import API_VERSION, AnswerDocument, OverviewDocument
 from kai_sched.report.reason_documents import ReasonDocument
 
 
-class PodDocument(Document, kw_only=True):
+class PodDocument(AnswerDocument, kw_only=True):
     """The state of a pod.
 
     Attributes
@@ -36,7 +36,7 @@ class PodDocument(Document, kw_only=True):
     resource_claims: dict[str, dict[str, Any]] | UnsetType = UNSET
 
 
-class NodeGpusDocument(Document, kw_only=True):
+class NodeGpusDocument(AnswerDocument, kw_only=True):
     """The whole GPUs of a node at the end of the cycle, in devices.
 
     Attributes
@@ -51,7 +51,7 @@ class NodeGpusDocument(Document, kw_only=True):
     releasing_gpus: float = field(name="releasingGPUs")
 
 
-class CodeDocument(Document, kw_only=True):
+class CodeDocument(AnswerDocument, kw_only=True):
     """Why a pod group waits.
 
     Attributes
@@ -66,7 +66,7 @@ class CodeDocument(Document, kw_only=True):
     message: str
 
 
-class PartDocument(Document, kw_only=True):
+class PartDocument(AnswerDocument, kw_only=True):
     """The part of a GPU that a pod has, as its annotations say it: one of both keys.
 
     Attributes
@@ -81,7 +81,7 @@ class PartDocument(Document, kw_only=True):
     memory_mib: int | UnsetType = field(name="memoryMiB", default=UNSET)
 
 
-class SharedGpuDocument(Document, kw_only=True):
+class SharedGpuDocument(AnswerDocument, kw_only=True):
     """A GPU that pods share.
 
     Attributes
@@ -99,7 +99,7 @@ class SharedGpuDocument(Document, kw_only=True):
     pods: dict[str, PartDocument]
 
 
-class ClaimedDeviceDocument(Document, kw_only=True):
+class ClaimedDeviceDocument(AnswerDocument, kw_only=True):
     """A device that a ResourceClaim holds.
 
     Attributes
@@ -132,7 +132,7 @@ class ClaimedDeviceDocument(Document, kw_only=True):
     pods: dict[str, str]
 
 
-class UnitsDocument(Document, kw_only=True):
+class UnitsDocument(AnswerDocument, kw_only=True):
     """An amount of each resource of a queue in scheduler units; -1 is unlimited.
 
     Attributes
@@ -150,7 +150,7 @@ class UnitsDocument(Document, kw_only=True):
     gpu: float
 
 
-class CycleQueueDocument(Document, kw_only=True):
+class CycleQueueDocument(AnswerDocument, kw_only=True):
     """A queue at the end of the cycle.
 
     Attributes
@@ -183,7 +183,7 @@ class CycleQueueDocument(Document, kw_only=True):
     requested: UnitsDocument
 
 
-class GroupDocument(Document, kw_only=True):
+class GroupDocument(AnswerDocument, kw_only=True):
     """A pod group at the end of the cycle.
 
     Attributes
@@ -210,7 +210,7 @@ class GroupDocument(Document, kw_only=True):
     nodes: dict[str, int]
 
 
-class EvictionDocument(Document, kw_only=True):
+class EvictionDocument(AnswerDocument, kw_only=True):
     """A pod that is evicted.
 
     Attributes
@@ -243,7 +243,7 @@ class EvictionDocument(Document, kw_only=True):
     message: str
 
 
-class CycleDocument(Document, kw_only=True):
+class CycleDocument(AnswerDocument, kw_only=True):
     """One cycle. The keys from ``summary`` on are there for plain clusters, not for scenarios.
 
     Attributes
@@ -291,7 +291,7 @@ class CycleDocument(Document, kw_only=True):
     evictions: list[EvictionDocument] | UnsetType = UNSET
 
 
-class ProblemDocument(Document, kw_only=True):
+class ProblemDocument(AnswerDocument, kw_only=True):
     """A warning about the input.
 
     Attributes
@@ -312,7 +312,7 @@ class ProblemDocument(Document, kw_only=True):
     message: str
 
 
-class SimulationDocument(Document, kw_only=True):
+class SimulationDocument(AnswerDocument, kw_only=True):
     """The answer of ``simulate`` for one input.
 
     Attributes

@@ -15,11 +15,11 @@ from msgspec import field
 API_VERSION: Literal["kai-sched.io/v1"] = "kai-sched.io/v1"
 
 
-class Document(msgspec.Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class AnswerDocument(msgspec.Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """What all documents and their parts have in common."""
 
 
-class WorkloadDocument(Document, kw_only=True):
+class WorkloadDocument(AnswerDocument, kw_only=True):
     """A workload as its user wrote it.
 
     Attributes
@@ -40,7 +40,7 @@ class WorkloadDocument(Document, kw_only=True):
     pod_group: str
 
 
-class AmountsDocument(Document, kw_only=True):
+class AmountsDocument(AnswerDocument, kw_only=True):
     """An amount of each resource of a queue; null is unlimited.
 
     Attributes
@@ -58,7 +58,7 @@ class AmountsDocument(Document, kw_only=True):
     gpu: float | None
 
 
-class QueueDocument(Document, kw_only=True):
+class QueueDocument(AnswerDocument, kw_only=True):
     """A queue at the end of a cycle.
 
     Attributes
@@ -94,7 +94,7 @@ class QueueDocument(Document, kw_only=True):
     requested: AmountsDocument
 
 
-class RoomDocument(Document, kw_only=True):
+class RoomDocument(AnswerDocument, kw_only=True):
     """How much of the main resource there is at the end of the cycle: GPUs in devices, or CPU in cores.
 
     Attributes
@@ -124,7 +124,7 @@ class RoomDocument(Document, kw_only=True):
     unusable_nodes: int
 
 
-class WaitingDocument(Document, kw_only=True):
+class WaitingDocument(AnswerDocument, kw_only=True):
     """A workload, or several equal ones, of which pods wait.
 
     Attributes
@@ -166,7 +166,7 @@ class WaitingDocument(Document, kw_only=True):
     message: str
 
 
-class RunningDocument(Document, kw_only=True):
+class RunningDocument(AnswerDocument, kw_only=True):
     """A workload that has nodes.
 
     Attributes
@@ -215,7 +215,7 @@ class PlacedDocument(RunningDocument, kw_only=True):
     after: str
 
 
-class VictimDocument(Document, kw_only=True):
+class VictimDocument(AnswerDocument, kw_only=True):
     """A workload that loses pods.
 
     Attributes
@@ -245,7 +245,7 @@ class VictimDocument(Document, kw_only=True):
     moved: int
 
 
-class HeadlineDocument(Document, kw_only=True):
+class HeadlineDocument(AnswerDocument, kw_only=True):
     """All evictions of one action for one workload.
 
     Attributes
@@ -278,7 +278,7 @@ class HeadlineDocument(Document, kw_only=True):
     text: str
 
 
-class OverviewDocument(Document, kw_only=True):
+class OverviewDocument(AnswerDocument, kw_only=True):
     """The state of a cluster in one cycle, as people read it.
 
     Attributes

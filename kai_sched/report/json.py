@@ -175,13 +175,12 @@ def document(
     file: str, name: str, cycles: Sequence[c.CycleDocument | msgspec.Raw], problems: Sequence[Problem] | None
 ) -> c.SimulationDocument:
     """The document of one input. ``cycles`` are encoded or not; ``problems`` is None for scenarios."""
-    told = None if problems is None else [_problem(each) for each in problems]
     return c.SimulationDocument(
         # A path may hold bytes that are no text.
         file=file.encode("utf-8", "backslashreplace").decode("utf-8"),
         name=name,
         cycles=cast("list[c.CycleDocument]", cycles),
-        problems=UNSET if told is None else told,
+        problems=UNSET if problems is None else [_problem(each) for each in problems],
     )
 
 

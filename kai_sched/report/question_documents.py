@@ -6,14 +6,14 @@ from typing import Literal
 
 from kai_sched.report.documents import (
     API_VERSION,
-    Document,
+    AnswerDocument,
     VictimDocument,
     WorkloadDocument,
 )
 from kai_sched.report.reason_documents import ReasonDocument
 
 
-class NeedsDocument(Document, kw_only=True):
+class NeedsDocument(AnswerDocument, kw_only=True):
     """What equal pods that wait ask for.
 
     Attributes
@@ -34,7 +34,7 @@ class NeedsDocument(Document, kw_only=True):
     request: dict[str, float]
 
 
-class LineDocument(Document, kw_only=True):
+class LineDocument(AnswerDocument, kw_only=True):
     """The place in the order in which waiting workloads are tried.
 
     Attributes
@@ -52,7 +52,7 @@ class LineDocument(Document, kw_only=True):
     after: list[WorkloadDocument]
 
 
-class WhenDocument(Document, kw_only=True):
+class WhenDocument(AnswerDocument, kw_only=True):
     """When the workload starts without any change, with nothing else arriving.
 
     Attributes
@@ -73,7 +73,7 @@ class WhenDocument(Document, kw_only=True):
     unbounded: list[WorkloadDocument]
 
 
-class ConstraintDocument(Document, kw_only=True):
+class ConstraintDocument(AnswerDocument, kw_only=True):
     """Something that keeps the workload from starting.
 
     Attributes
@@ -91,7 +91,7 @@ class ConstraintDocument(Document, kw_only=True):
     necessary: bool
 
 
-class HolderDocument(Document, kw_only=True):
+class HolderDocument(AnswerDocument, kw_only=True):
     """A leaf queue that holds GPUs.
 
     Attributes
@@ -109,7 +109,7 @@ class HolderDocument(Document, kw_only=True):
     over_quota: float
 
 
-class CostsDocument(Document, kw_only=True):
+class CostsDocument(AnswerDocument, kw_only=True):
     """What something costs others.
 
     Attributes
@@ -127,7 +127,7 @@ class CostsDocument(Document, kw_only=True):
     late: list[WorkloadDocument]
 
 
-class SuggestionDocument(Document, kw_only=True):
+class SuggestionDocument(AnswerDocument, kw_only=True):
     """The smallest change of one kind that starts the workload.
 
     Attributes
@@ -160,7 +160,7 @@ class SuggestionDocument(Document, kw_only=True):
     costs: CostsDocument
 
 
-class NoHelpDocument(Document, kw_only=True):
+class NoHelpDocument(AnswerDocument, kw_only=True):
     """A kind of change that does not start the workload.
 
     Attributes
@@ -178,7 +178,7 @@ class NoHelpDocument(Document, kw_only=True):
     bound: str
 
 
-class ExplanationDocument(Document, kw_only=True):
+class ExplanationDocument(AnswerDocument, kw_only=True):
     """Why a workload waits, and what would start it: the answer of ``explain``.
 
     Attributes
@@ -241,7 +241,7 @@ class ExplanationDocument(Document, kw_only=True):
     no_help: list[NoHelpDocument]
 
 
-class FitDocument(Document, kw_only=True):
+class FitDocument(AnswerDocument, kw_only=True):
     """Whether a workload would run.
 
     Attributes
@@ -264,6 +264,12 @@ class FitDocument(Document, kw_only=True):
         What it costs others.
     reason
         Why it, or the rest of it, waits; null where nothing of it does.
+    why
+        The reason in a few words; empty where it does not wait.
+    when
+        When it starts, where it waits; else null.
+    left_free
+        GPUs that are free after it and would not be without it, in devices.
     text
         The answer in one line.
     """
@@ -277,10 +283,13 @@ class FitDocument(Document, kw_only=True):
     nodes: dict[str, int]
     costs: CostsDocument
     reason: ReasonDocument | None
+    why: str
+    when: WhenDocument | None
+    left_free: float
     text: str
 
 
-class FitListDocument(Document, kw_only=True):
+class FitListDocument(AnswerDocument, kw_only=True):
     """Whether workloads would run: the answer of ``fit``.
 
     Attributes
@@ -298,7 +307,7 @@ class FitListDocument(Document, kw_only=True):
     items: list[FitDocument]
 
 
-class PairDocument(Document, kw_only=True):
+class PairDocument(AnswerDocument, kw_only=True):
     """An amount of GPUs in both plans, in devices; null is unlimited.
 
     Attributes
@@ -313,7 +322,7 @@ class PairDocument(Document, kw_only=True):
     after: float | None
 
 
-class ShareDocument(Document, kw_only=True):
+class ShareDocument(AnswerDocument, kw_only=True):
     """A queue of which the GPUs differ.
 
     Attributes
@@ -334,7 +343,7 @@ class ShareDocument(Document, kw_only=True):
     quota: PairDocument
 
 
-class DifferenceDocument(Document, kw_only=True):
+class DifferenceDocument(AnswerDocument, kw_only=True):
     """What differs between two plans once both have settled: the answer of ``diff`` and of changes.
 
     Attributes

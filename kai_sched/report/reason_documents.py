@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType, field
 
-from kai_sched.report.documents import Document
+from kai_sched.report.documents import AnswerDocument
 
 
-class ChunkDocument(Document, kw_only=True):
+class ChunkDocument(AnswerDocument, kw_only=True):
     """Pods that have to be placed together.
 
     Attributes
@@ -22,7 +22,7 @@ class ChunkDocument(Document, kw_only=True):
     asked: int
 
 
-class ShortDocument(Document, kw_only=True):
+class ShortDocument(AnswerDocument, kw_only=True):
     """Nodes that lack a resource: CPU in cores, memory in bytes, others in devices.
 
     Attributes
@@ -40,7 +40,7 @@ class ShortDocument(Document, kw_only=True):
     most_free: float
 
 
-class NodesDocument(Document, kw_only=True):
+class NodesDocument(AnswerDocument, kw_only=True):
     """What keeps a pod from the nodes.
 
     Attributes
@@ -58,7 +58,7 @@ class NodesDocument(Document, kw_only=True):
     verdicts: dict[str, int]
 
 
-class FreeDocument(Document, kw_only=True):
+class FreeDocument(AnswerDocument, kw_only=True):
     """What there is of a resource on nodes that accept pods: CPU in cores, memory in bytes, others in devices.
 
     Attributes
@@ -73,7 +73,7 @@ class FreeDocument(Document, kw_only=True):
     total: float
 
 
-class ReasonDocument(Document, kw_only=True):
+class ReasonDocument(AnswerDocument, kw_only=True):
     """Why pods wait. Which keys there are depends on the reason. CPU is in cores, memory in bytes, others in devices.
 
     Attributes

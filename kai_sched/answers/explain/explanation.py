@@ -17,10 +17,10 @@ from kai_sched.answers.goal import group_pods, holding, pod_gpus
 from kai_sched.answers.headlines import Victim, paid_text, victims_of
 from kai_sched.answers.trial import Trials
 from kai_sched.answers.when import RunTime, When, when_starts
-from kai_sched.answers.words import count, gpus, number, since, some
+from kai_sched.answers.words import count, gpus, since, some
 from kai_sched.answers.workload_changes import waits
 from kai_sched.answers.workloads import Workload, Workloads
-from kai_sched.model.objects import Pod
+from kai_sched.model.objects import Pod, Shape
 from kai_sched.plan.reasons import Reason, show_amount
 from kai_sched.plan.result import QUEUE_RESOURCES, GroupState
 
@@ -217,9 +217,9 @@ def _holders(search: TrialSearch) -> Iterator[tuple[str, float, float]]:
 
 
 def _needs(waiting: Sequence[Pod], state: GroupState | None) -> Iterator[Needs]:
-    sets: dict[int, list[Pod]] = {}
+    sets: dict[Shape, list[Pod]] = {}
     for pod in waiting:
-        sets.setdefault(id(pod.shape), []).append(pod)
+        sets.setdefault(pod.shape, []).append(pod)
     minimum = state.min_member if state else 1
     for pods in sets.values():
         together = min(len(pods), minimum) if len(sets) == 1 else len(pods)
@@ -241,4 +241,4 @@ def needs_text(needs: Sequence[Needs]) -> str:
         parts.append(f"{pods}, {'each ' if each.pods > 1 else ''}{', '.join(amounts)}")
     total = sum(each.gpus * each.pods for each in needs)
     text = "; ".join(parts)
-    return f"{text} = {number(total)} GPUs in all" if total and sum(each.pods for each in needs) > 1 else text
+    return f"{text} = {gpus(total)} in all" if total and sum(each.pods for each in needs) > 1 else text

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator, ValidationError
 
 import kai_sched
 from kai_sched import Cluster, Config, run_cycle
-from kai_sched.cycle.world.pods import World, advance
+from kai_sched.cycle.world.pods import World, advance, settled_states
 from kai_sched.model import objects as o
 from kai_sched.model.hints import SchedulingHints
 from kai_sched.model.store import Store
@@ -105,7 +105,9 @@ def test_answers_about_files_follow_the_schema(name: str) -> None:
 
 def simulation(cluster: Cluster, config: Config, now_ns: int, hints: SchedulingHints, plain: bool) -> bytes:
     result = run_cycle(cluster, config, now_ns, hints=hints)
-    settled = advance(Store.of(cluster), cluster, result, now_ns, World())
+    store = Store.of(cluster)
+    advance(store, cluster, result, now_ns, World())
+    settled = settled_states(result, store.cluster())
     found = cycle_document(Cycle(cluster, result, settled, now_ns), config if plain else None)
     return encode(document("a.yaml", "cluster", [found], [] if plain else None))
 

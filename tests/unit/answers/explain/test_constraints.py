@@ -1,0 +1,91 @@
+"""What blocks a group, by kind, with its numbers; each named alone if it is enough to take it away, else together."""
+
+from __future__ import annotations
+
+import pytest
+
+from kai_sched.answers.explain.constraints import node_word
+from kai_sched.model.objects import Pod
+from tests.scenarios.table import cluster_of
+from tests.unit.answers.explain.explained import constraints, explanation
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "told"),
+    [
+        ("node n gpu=8\nqueue q\ngroup g queue=none\npod g-0", "queue", "there is no queue 'none'"),
+        (
+            "node n gpu=8\nqueue q gpu=2/2\npod g-0 gpu=4",
+            "limit",
+            "limit: queue q may hold 2 GPUs; it holds 0, and this asks for 4 GPUs",
+        ),
+        (
+            "node n gpu=8\nqueue q gpu=2\ngroup g preemptible=no\npod g-0 gpu=4",
+            "quota",
+            "quota: it is not preemptible, so it has to stay within the quota of its queue and of those above it; "
+            "q has 2 GPUs, of which 0 are held, and this asks for 4",
+        ),
+        ("node n gpu=8 labels=zone:x\npod g-0 selector=zone:y", "demand", "node selector: zone=y"),
+        (
+            'node n gpu=8 labels=zone:x\npod g-0 affinity="zone In y"',
+            "demand",
+            "node affinity: it is required, and leaves too few nodes",
+        ),
+        ("node n gpu=8 taints=gpu:yes:NoSchedule\npod g-0 gpu=1", "demand", "taint: gpu is not tolerated"),
+        (
+            "node n gpu=8\nnode c gpu=8 cordoned\nnode d gpu=8 bad=NotReady\nnode cpu\n"
+            "group r preemptible=no\npod r-0 gpu=8 on=n\npod g-0 gpu=8",
+            "room",
+            "room: 1 GPU node cordoned (c), 1 full, 1 not ready (d); 1 without GPUs",
+        ),
+        (
+            "node n gpu=16\nqueue rich gpu=8\nqueue poor gpu=4/-1/0\ngroup over queue=rich min=1\n"
+            "pod over-0..3 gpu=4 on=n\ngroup g queue=poor\npod g-0 gpu=6",
+            "claim",
+            "claim: poor may claim 4 GPUs (quota 4), and needs 6, so nobody is evicted for it",
+        ),
+    ],
+)
+def test_each_kind_with_its_numbers(text: str, kind: str, told: str) -> None:
+    found = explanation(text)
+    assert [(each.text, each.necessary) for each in found.constraints if each.kind == kind] == [(told, True)]
+
+
+def test_what_blocks_it_only_together_is_told_as_that() -> None:
+    found = explanation("node a gpu=8 labels=zone:x taints=gpu:yes:NoSchedule\npod g-0 gpu=1 selector=zone:y")
+    assert constraints(found) == [("demand", False), ("demand", False)]
+
+
+def test_what_is_not_needed_is_not_told() -> None:
+    """It asks for a zone that every node is in, and tolerates the only taint."""
+    found = explanation("""
+        node a gpu=8 labels=zone:x taints=gpu:yes:NoSchedule
+        queue q gpu=2/2
+        pod g-0 gpu=4 selector=zone:x tolerates=gpu:Exists
+    """)
+    assert constraints(found) == [("limit", True)]
+
+
+def test_what_nothing_takes_away_has_no_constraint() -> None:
+    found = explanation("node n gpu=8\npod g-0 gpu=1 configmaps=none")
+    assert found.constraints == ()
+    assert found.reason is not None
+    assert "ConfigMap ns/none does not exist" in found.reason.message
+
+
+@pytest.mark.parametrize(
+    ("node", "pod", "word"),
+    [
+        ("gpu=8 bad=NotReady", "gpu=1", "not ready"),
+        ("gpu=8 cordoned", "gpu=1", "cordoned"),
+        ("gpu=8 taints=gpu:yes:NoSchedule", "gpu=1", "with a taint that is not tolerated"),
+        ("gpu=8 labels=zone:x", "gpu=1 selector=zone:y", "not matched by its node selector"),
+        ("gpu=8 labels=zone:x", 'gpu=1 affinity="zone In y"', "not matched by its node affinity"),
+        ("gpu=8", "gpu=16", "full"),
+        ("gpu=8", "gpu=8", "with room for a pod"),
+    ],
+)
+def test_why_a_node_does_not_take_a_pod(node: str, pod: str, word: str) -> None:
+    cluster = cluster_of(f"node n {node}\npod g-0 {pod}")
+    asked: Pod = cluster.pods["ns/g-0"]
+    assert node_word(cluster.nodes["n"], asked, dict(cluster.nodes["n"].allocatable)) == word

@@ -1,0 +1,124 @@
+"""An explanation as a whole: what the group needs and has, its place in line, who holds what, and what changes cost."""
+
+from __future__ import annotations
+
+import pytest
+
+from kai_sched.answers.explain.explanation import Needs, needs_text
+from tests.unit.answers.explain.explained import explanation, suggested
+
+CLUSTER = """
+    node n gpu=16
+    queue rich gpu=4
+    queue poor gpu=4/-1/0
+    priorityclass train value=50
+    group over owner=Job/over queue=rich min=1
+    pod over-0..2 gpu=4 on=n
+    group first owner=Job/first queue=poor class=train
+    pod first-0 gpu=8 age=90
+    group g owner=RayCluster/tune queue=poor class=train min=2
+    pod g-0 gpu=2 age=30
+    pod g-1..2 gpu=4 age=40
+"""
+
+
+def test_who_it_is_and_what_it_needs() -> None:
+    found = explanation(CLUSTER)
+    assert (str(found.workload), found.queue) == ("RayCluster ns/tune", "poor")
+    assert (found.priority_class, found.priority, found.preemptible) == ("train", 50, True)
+    assert found.waits_s == 2400.0
+    assert [(each.pods, each.gpus) for each in found.needs] == [(1, 2.0), (2, 4.0)]
+    assert not found.starts
+
+
+def test_the_place_in_line_and_who_comes_before() -> None:
+    found = explanation(CLUSTER)
+    assert ([each.name for each in found.earlier], found.waiting) == (["first"], 2)
+
+
+def test_who_holds_the_gpus_and_what_of_it_is_over_quota() -> None:
+    assert explanation(CLUSTER).holders == (("rich", 12.0, 8.0),)
+
+
+def test_one_that_starts_needs_no_change() -> None:
+    found = explanation("node n gpu=8\npod g-0 gpu=8")
+    assert (found.starts, found.constraints, found.suggestions, found.nothing) == (True, (), (), ())
+    assert found.after.text == "evicts nobody"
+
+
+def test_one_that_starts_at_the_expense_of_others_says_so() -> None:
+    found = explanation(CLUSTER.replace("poor gpu=4/-1/0", "poor gpu=16").replace("first-0 gpu=8", "first-0 gpu=1"))
+    assert found.starts
+    assert found.after.text.startswith("evicts over (rich): ")
+
+
+def test_a_group_of_which_nothing_waits_is_explained_all_the_same() -> None:
+    found = explanation("node n gpu=8\npod g-0 gpu=8 on=n")
+    assert (found.running, found.needs, found.suggestions, found.reason) == (1, (), (), None)
+
+
+def test_others_that_would_have_started_are_told_as_late() -> None:
+    """With a limit of 8 instead of 4 it takes the room of the younger one."""
+    found = explanation("""
+        node n gpu=8
+        queue q gpu=8/4
+        queue r gpu=0
+        group g queue=q age=90
+        pod g-0 gpu=8
+        group young owner=Job/young queue=r
+        pod young-0 gpu=8 age=10
+    """)
+    costs = {each.kind: costs for each, costs in found.suggestions}
+    assert [each.name for each in costs["limit"].late] == ["young"]
+    assert costs["limit"].text == "evicts nobody; young then waits"
+
+
+def test_what_happens_without_the_change_too_is_no_cost_of_it() -> None:
+    """ "other" is evicted for "urgent" in any case."""
+    found = explanation("""
+        node n gpu=8
+        node m gpu=4
+        queue rich gpu=0
+        queue poor gpu=8
+        queue q gpu=2/2
+        group other owner=Job/other queue=rich
+        pod other-0 gpu=8 on=n
+        group urgent queue=poor
+        pod urgent-0 gpu=8
+        group g queue=q
+        pod g-0 gpu=4
+    """)
+    assert {costs.text for each, costs in found.suggestions if each.kind == "limit"} == {"evicts nobody"}
+
+
+def test_an_explanation_is_the_same_each_time() -> None:
+    assert explanation(CLUSTER) == explanation(CLUSTER)
+
+
+@pytest.mark.parametrize(
+    ("needs", "text"),
+    [
+        ([Needs(1, 1, (("cpu", 1000.0), ("gpu", 1.0), ("pods", 1.0)), 1.0)], "1 pod, 1 GPU, 1 CPU core"),
+        (
+            [Needs(2, 2, (("cpu", 160_000.0), ("gpu", 8.0), ("memory", 960 * 2.0**30), ("pods", 1.0)), 8.0)],
+            "2 pods together, each 8 GPUs, 160 CPU cores, 960Gi memory = 16 GPUs in all",
+        ),
+        (
+            [Needs(4, 2, (("gpu", 1.0), ("pods", 1.0)), 1.0)],
+            "4 pods, at least 2 together, each 1 GPU = 4 GPUs in all",
+        ),
+        ([Needs(2, 1, (("pods", 1.0),), 0.5)], "2 pods, each 0.5 GPUs = 1 GPU in all"),
+        (
+            [Needs(1, 1, (("cpu", 500.0), ("pods", 1.0)), 0.0), Needs(2, 2, (("gpu", 4.0), ("pods", 1.0)), 4.0)],
+            "1 pod, 0.5 CPU cores; 2 pods together, each 4 GPUs = 8 GPUs in all",
+        ),
+    ],
+)
+def test_what_it_needs_in_words(needs: list[Needs], text: str) -> None:
+    assert needs_text(needs) == text
+
+
+def test_every_change_is_one_of_a_kind_once() -> None:
+    found = explanation(CLUSTER)
+    kinds = [*suggested(found), *(each.kind for each in found.nothing)]
+    assert len(kinds) == len(set(kinds))
