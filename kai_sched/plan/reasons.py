@@ -97,6 +97,11 @@ class NoFit:
     share: tuple[str, str] = ("", "")
     together: str = ""
 
+    @property
+    def freed_later(self) -> bool:
+        """Whether no pod found a node when the group was tried, and at the end of the cycle there is room for all."""
+        return not self.placed and 0 < self.asked <= self.room
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:
@@ -369,6 +374,8 @@ def no_fit(facts: NoFit) -> Reason:
         parts.append("there are no nodes")
     elif facts.together:
         parts.append(facts.together)
+    elif facts.freed_later:
+        parts.append("there is room since other pods left later in this cycle, and the next cycle tries again")
     elif facts.room and facts.room >= facts.asked > 1:
         parts.append("each pod of the gang would fit by itself, and not all of them together")
     elif facts.room:
