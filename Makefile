@@ -18,7 +18,7 @@ WARM := $(VENV)/.warm
 SOURCES := $(shell find kai_sched -name '*.py')
 SOLVER := $(shell find kai_sched/solver kai_sched/snapshot -name '*.py')
 
-FAST := --hypothesis-profile=fast -m 'not slow and not cluster and not long'
+FAST := --hypothesis-profile=fast -m 'not slow and not cluster and not browser and not long'
 FULL := --hypothesis-profile=full -m 'not long'
 LONG := --hypothesis-profile=full -m long
 # What most programs against a real API server need. Tests that need more build it (tests/cluster/conftest.py).
@@ -34,7 +34,7 @@ KERNEL_SUITES := $(PURE) $(wildcard tests/unit/solver) --ignore=tests/unit/solve
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo install test test-all test-fast test-long test-kind check crds docs bench bench-cluster lock dist
-.PHONY: clean cluster-tools control-plane cluster-up cluster-down soak
+.PHONY: clean cluster-tools control-plane cluster-up cluster-down soak chromium screenshot bench-page
 
 help:
 	@echo 'make demo       set up, then decide and print the example cluster'
@@ -46,14 +46,17 @@ help:
 	@echo 'make test-kind  the cluster tests on kind; needs Go and Docker'
 	@echo 'make check      formatting, lint, types, import contracts, house rules, generated files'
 	@echo 'make crds       write crds/ anew from kai_sched/api'
-	@echo 'make docs       write docs/data-model.md and docs/modules.md anew from the code'
+	@echo 'make docs       write the generated files in docs/ anew from the code'
 	@echo "make bench      the speed table; ARGS='--only SHAPE --json FILE --against COMMIT'"
 	@echo 'make bench-cluster  speed and memory of `kai-sched run` on a real API server'
+	@echo 'make bench-page     size and speed of the page of 1,000 nodes, in Chromium'
 	@echo "make soak       pods come and go while replicas are killed; ARGS='--minutes 10 --rate 100 --seed 1'"
 	@echo 'make cluster-up     a control plane to play with, in the background; kubeconfig in .cluster/'
 	@echo 'make cluster-down   end it'
 	@echo 'make control-plane  build etcd, kube-apiserver and kwok (with Go; ten minutes at first)'
 	@echo 'make cluster-tools  build these, KubeRay, JobSet and so on (with Go; 15 minutes at first)'
+	@echo "make chromium       install Debian's Chromium, where there is none (as root, or with sudo)"
+	@echo 'make screenshot     take docs/images/page.png anew'
 	@echo 'make lock       resolve requirements/ anew; ARGS=--upgrade for newer versions'
 	@echo 'make dist       dist/: the wheel, and kai-sched as one executable file'
 	@echo 'make clean      remove all that was made in this folder'
@@ -75,7 +78,7 @@ test: $(DEV) $(WARM) check
 	@echo 'Left out: the slow tests, many examples, most tests on a real API server, and interpreted kernels' \
 	  '(make test-all); tests that take minutes each (make test-long)'
 
-test-all: $(DEV) $(WARM) check
+test-all: $(DEV) $(WARM) check chromium
 	$(BIN)/python -m pytest $(FULL) $(PURE) $(SPREAD)
 	$(BIN)/python -m pytest $(FULL) $(HOUSE:%=--ignore=%) $(PURE:%=--ignore=%)
 	KAI_SCHED_JIT=off $(BIN)/python -m pytest $(FULL) $(KERNEL_SUITES) $(SPREAD)
@@ -107,6 +110,8 @@ check: $(DEV)
 	  echo 'docs/data-model.md is out of date: run `make docs`' >&2; exit 1; }
 	$(BIN)/python -m tests.module_index | diff - docs/modules.md || { \
 	  echo 'docs/modules.md is out of date: run `make docs`' >&2; exit 1; }
+	$(BIN)/python -m tests.answers_schema | diff - docs/answers.schema.json || { \
+	  echo 'docs/answers.schema.json is out of date: run `make docs`' >&2; exit 1; }
 
 crds: $(DEV)
 	$(BIN)/python -m kai_sched.files.crds crds
@@ -114,6 +119,7 @@ crds: $(DEV)
 docs: $(DEV)
 	$(BIN)/python -m tests.data_model > docs/data-model.md
 	$(BIN)/python -m tests.module_index > docs/modules.md
+	$(BIN)/python -m tests.answers_schema > docs/answers.schema.json
 
 bench: $(RUNTIME)
 	$(BIN)/python -m tests.perf.bench $(ARGS)
@@ -129,6 +135,15 @@ cluster-tools: $(PLACE)
 
 control-plane: $(PLACE)
 	@$(BIN)/python -m tests.cluster.components $(CONTROL_PLANE)
+
+chromium: $(PLACE)
+	@$(BIN)/python -m tests.browser.chromium
+
+screenshot: $(DEV) $(WARM) chromium
+	$(BIN)/python -m tests.browser.screenshot
+
+bench-page: $(DEV) $(WARM) chromium
+	$(BIN)/python -m tests.browser.measure
 
 cluster-up: $(DEV) $(WARM) control-plane
 	@$(BIN)/python -m tests.cluster.play up

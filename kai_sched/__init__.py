@@ -1,7 +1,8 @@
 """The version of kai_sched, a scheduler for Kubernetes AI clusters, and the names that programs import from the
 package.
 
-``run_cycle`` computes one scheduling cycle. The other names make its arguments and describe its result.
+``load`` reads a cluster from files or objects, and what it returns simulates, explains and changes it. ``run_cycle``
+computes one scheduling cycle on objects in memory. The other names make arguments and describe results.
 
 Names are imported on first use, so that a command line that only prints its help imports nothing else.
 """
@@ -16,10 +17,24 @@ if TYPE_CHECKING:
     from kai_sched.lowering.cache import Cache
     from kai_sched.model.config import Config
     from kai_sched.model.store import Cluster, Store
+    from kai_sched.notebook.inputs import InputError, InputWarning
+    from kai_sched.notebook.loaded_cluster import LoadedCluster, load
     from kai_sched.plan.result import CycleResult
 
 __version__ = "0.1.0"
-__all__ = ["Cache", "Cluster", "Config", "CycleResult", "HintTracker", "Store", "run_cycle"]
+__all__ = [
+    "Cache",
+    "Cluster",
+    "Config",
+    "CycleResult",
+    "HintTracker",
+    "InputError",
+    "InputWarning",
+    "LoadedCluster",
+    "Store",
+    "load",
+    "run_cycle",
+]
 
 _HOMES = {
     "Cache": "kai_sched.lowering.cache",
@@ -27,7 +42,11 @@ _HOMES = {
     "Config": "kai_sched.model.config",
     "CycleResult": "kai_sched.plan.result",
     "HintTracker": "kai_sched.cycle.hint_tracker",
+    "InputError": "kai_sched.notebook.inputs",
+    "InputWarning": "kai_sched.notebook.inputs",
+    "LoadedCluster": "kai_sched.notebook.loaded_cluster",
     "Store": "kai_sched.model.store",
+    "load": "kai_sched.notebook.loaded_cluster",
     "run_cycle": "kai_sched.library",
 }
 

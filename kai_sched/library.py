@@ -14,6 +14,7 @@ from dataclasses import replace
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.claims.selectors import SelectorAnswers, SelectorQuestion, object_questions, selector_problems
 from kai_sched.model.config import Config
+from kai_sched.model.field_errors import shown
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.objects import Phase
 from kai_sched.model.problems import Problem
@@ -41,8 +42,8 @@ def run_cycle(
     config: Config,
     now_ns: int,
     cache: Cache | None = None,
-    timer: Callable[[], float] = float,
-    hints: SchedulingHints = NO_HINTS,
+    timer: Callable[[], float] | None = None,
+    hints: SchedulingHints | None = None,
 ) -> CycleResult:
     """Compute one scheduling cycle.
 
@@ -71,12 +72,20 @@ def run_cycle(
     CycleResult
         The effects to carry out and the state that results.
 
+    Raises
+    ------
+    TypeError
+        For a cluster that is no Cluster, and a time that is no whole number.
+
     Notes
     -----
     The first call of a process chooses how the solver runs: compiled, if the kernels are in the cache
     (``kai-sched warmup``) or the cluster is large enough to make compiling worthwhile; else interpreted, with the same
     results. Steps that take longer than two seconds are reported on stderr.
     """
+    _check_arguments(cluster, now_ns)
+    timer = timer or float
+    hints = hints or NO_HINTS
     progress = Progress(sys.stderr)
     if not jit.decided() and not jit.warm():
         choose(effort_s(cluster, config.actions), len(cluster.nodes), AUTO, progress)
@@ -88,6 +97,15 @@ def run_cycle(
         return run(cluster, config, now_ns, cache, timer, hints, answer)
     with progress.step("running a scheduling cycle with the interpreted solver (`kai-sched warmup` makes it faster)"):
         return run(cluster, config, now_ns, cache, timer, hints, answer)
+
+
+def _check_arguments(cluster: object, now_ns: object) -> None:
+    if not isinstance(cluster, Cluster):
+        text = f"run_cycle takes a Cluster, not {type(cluster).__name__}"
+        raise TypeError(f"{text}: write Cluster.of(objects), or kai_sched.load(path).cluster")
+    if isinstance(now_ns, bool) or not isinstance(now_ns, int):
+        text = f"now_ns is a whole number of nanoseconds since the epoch, not {shown(now_ns)}"
+        raise TypeError(f"{text}: write int(time.timestamp() * 1e9)")
 
 
 def with_answers(cluster: Cluster) -> Cluster:

@@ -222,7 +222,8 @@ def test_owned_packages_can_be_misused(package: str) -> None:
 
 
 def test_no_modules_import_each_other() -> None:
-    assert circles(modules()) == []
+    """But for the package itself: names for programs are there for type checkers, and imported on first use."""
+    assert circles(tuple(module for module in modules() if module.name != "kai_sched")) == []
 
 
 def test_circles_are_seen() -> None:
@@ -284,6 +285,8 @@ def test_core_packages_are_those_of_the_tree() -> None:
         "cluster",
         "files",
         "report",
+        "answers",
+        "notebook",
         "library",
         "telemetry",
         "selectors",

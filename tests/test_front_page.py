@@ -161,7 +161,7 @@ def test_the_changelog_keeps_its_form() -> None:
 
 def test_hooks_run_what_make_check_runs() -> None:
     commands = commands_of_check(text_of("Makefile"))
-    assert len(commands) == 7
+    assert len(commands) == 8
     assert commands_of_hooks(text_of(".pre-commit-config.yaml")) == commands
 
 

@@ -29,6 +29,7 @@ KERNELS = ("kai_sched.solver.kernels.", "kai_sched.solver.eviction.")  # but for
 MAY_PRINT = ("kai_sched.cli", "kai_sched.report", "kai_sched.telemetry.progress")
 
 CODE = {".py", ".spec", ".toml", ".yaml", ".yml", ".sh", ""}  # files without a suffix: Makefile, Dockerfile, .ci/run
+PICTURES, PICTURE_BYTES_MAX = Path("docs/images"), 150_000
 LAW_AND_LOCKS = {Path("LICENSE"), *(Path("requirements") / name for name in ("build.txt", "dev.txt", "runtime.txt"))}
 
 # Put together from pieces, so that this file does not break its own rules.
@@ -155,7 +156,7 @@ def unknown_targets(text: str, targets: set[str]) -> list[str]:
 
 def texts(*suffixes: str) -> list[Path]:
     """The project's own text files; with suffixes, those of these kinds."""
-    chosen = [path for path in project_files() if path not in LAW_AND_LOCKS]
+    chosen = [path for path in project_files() if path not in LAW_AND_LOCKS and not path.is_relative_to(PICTURES)]
     return [path for path in chosen if not suffixes or path.suffix in suffixes]
 
 
@@ -194,9 +195,12 @@ def test_no_test_is_skipped() -> None:
     assert violations([p for p in texts(".py") if p.parts[0] == "tests" and p not in own], skipped_tests) == {}
 
 
-def test_files_are_text() -> None:
+def test_files_are_text_and_pictures_small() -> None:
     binary = []
     for path in project_files():
+        if path.is_relative_to(PICTURES) and path.suffix == ".png":
+            assert (ROOT / path).stat().st_size <= PICTURE_BYTES_MAX, path
+            continue
         try:
             (ROOT / path).read_text(encoding="utf-8")
         except UnicodeDecodeError:

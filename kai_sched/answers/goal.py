@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kai_sched.model.checks import DEFAULT_SET, short_of, tree_fault
-from kai_sched.model.keys import unmarked
+from kai_sched.model.keys import split_key, unmarked
 from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.store import Cluster
 
@@ -38,7 +38,8 @@ def group_pods(pods: Mapping[str, Pod], groups: Mapping[str, PodGroup], group: s
     """The pods of the group with this key, by key; of a bare pod, that pod."""
     key = unmarked(group)
     if key == group:
-        found = [pod for pod in pods.values() if pod.group and pod.group_key == group]
+        namespace, name = split_key(group)
+        found = [pod for pod in pods.values() if pod.group == name and pod.namespace == namespace]
         if found or group in groups:
             return sorted(found, key=lambda pod: pod.key)
     pod = pods.get(key)

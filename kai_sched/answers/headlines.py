@@ -5,7 +5,7 @@ that costs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kai_sched.answers.goal import group_pods, pod_gpus
 from kai_sched.answers.words import alike, count, duration, gpus, pattern, since
@@ -64,7 +64,7 @@ class Headline:
     asked: float
     action: str
     rule: str
-    victims: tuple[Victim, ...]
+    victims: tuple[Victim, ...] = field(repr=False)
 
     @property
     def pods(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kai_sched.answers.goal import pod_gpus
 from kai_sched.answers.headlines import Headline, headlines
@@ -55,9 +55,9 @@ class PlacedWorkload:
     queue: str
     pods: int
     gpus: float
-    nodes: tuple[tuple[str, int], ...]
+    nodes: tuple[tuple[str, int], ...] = field(repr=False)
     starts: bool
-    after: str = ""
+    after: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class RunningWorkload:
     queue: str
     pods: int
     gpus: float
-    nodes: tuple[tuple[str, int], ...]
+    nodes: tuple[tuple[str, int], ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kai_sched.answers.changes import Change
 from kai_sched.cycle.hint_tracker import HintTracker
 from kai_sched.cycle.run import run_cycle
-from kai_sched.cycle.world.pods import SECOND_NS, World, advance
+from kai_sched.cycle.world.pods import SECOND_NS, World, advance, stamp_stale
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
 from kai_sched.model.hints import SchedulingHints
@@ -25,7 +25,7 @@ from kai_sched.plan.result import CycleResult
 Decide = Callable[[Cluster, Config, int, Cache, SchedulingHints], CycleResult]
 CYCLES_MAX = 16
 FIXED_WORK = 1000
-_WORLD = World(SECOND_NS, revives=False, restarts_clocks=False, keeps_devices=False)
+_WORLD = World(SECOND_NS, revives=False, restarts_clocks=False, keeps_devices=False, stamped=True)
 
 
 def decide_unasked(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: SchedulingHints) -> CycleResult:
@@ -79,6 +79,7 @@ class Trials:
         self.work = 0
         self._decide = decide
         self._store = Store.of(cluster)
+        stamp_stale(self._store, now_ns)
         self._base = self._store.cluster()
         self._cache = Cache()
 

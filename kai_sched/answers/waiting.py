@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kai_sched.answers.goal import pod_gpus
 from kai_sched.answers.words import alike, number, pattern, since
@@ -52,17 +52,17 @@ class Waiting:
         The whole reason, of the first of them.
     """
 
-    workloads: tuple[Workload, ...]
+    workloads: tuple[Workload, ...] = field(repr=False)
     name: str
     queue: str
     pods: int
-    gpus_per_pod: float
+    gpus_per_pod: float = field(repr=False)
     gpus: float
     running: int
     waits_s: float
     code: str
     why: str
-    message: str
+    message: str = field(repr=False)
 
     @property
     def size(self) -> str:

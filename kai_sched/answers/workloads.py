@@ -12,7 +12,7 @@ from kai_sched.model.problems import near, some_of
 from kai_sched.model.store import Cluster
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Workload:
     """What a user wrote: a kind and a name; for a group without an owner the PodGroup, for a bare pod the Pod.
 
@@ -26,6 +26,9 @@ class Workload:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
 
 @dataclass(frozen=True, slots=True)

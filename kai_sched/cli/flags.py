@@ -40,10 +40,11 @@ def check_input(paths: list[str] | None, cluster: bool, kubeconfig: str | None, 
 
 
 SOLVERS = ("auto", "compiled", "interpreted")
-OUTPUTS = ("table", "wide", "name", "csv", "json", "yaml")
+OUTPUTS = ("table", "wide", "name", "csv", "json", "yaml", "html")
 SORTS = ("age", "name", "queue", "gpus")
 MOST_CYCLES = 10_000
 ANSWERS = ("text", "wide", "json", "yaml")
+EXPLANATIONS = (*ANSWERS, "html")
 LEVELS = ("debug", "info", "warning", "error")
 Kubeconfig = Annotated[
     str | None,
@@ -102,6 +103,13 @@ CycleTimeout = Annotated[
 PluginServerPort = Annotated[
     int,
     typer.Option(min=0, max=65_535, metavar="PORT", help="The port of /get-snapshot on 127.0.0.1; 0: none."),
+]
+PageAddress = Annotated[
+    str,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Address of the page of the cluster, for users who may get /page; plain HTTP; empty: none.",
+    ),
 ]
 Recordings = Annotated[
     str | None,
@@ -260,3 +268,7 @@ Sort = Annotated[
     str, typer.Option("--sort", parser=one_of(*SORTS), metavar="|".join(SORTS), help="How to sort workloads.")
 ]
 Headers = Annotated[bool, typer.Option("--headers/--no-headers", help="Whether tables have titles.")]
+ExplainOutput = Annotated[
+    str,
+    typer.Option("--output", "-o", parser=one_of(*EXPLANATIONS), metavar="|".join(EXPLANATIONS), help="What to print."),
+]

@@ -13,7 +13,7 @@ import msgspec
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.cluster_reader import ClusterReader, Manifest, ReadObjects
 from kai_sched.cluster.login import Login, LoginFailure
-from kai_sched.files.dump import DumpMetadata, dump_document
+from kai_sched.files.dump import DumpMetadata, dump_document, kinds_config_map_of
 from kai_sched.files.redaction import redacted
 from kai_sched.model.config import Config
 from kai_sched.model.problems import Problem
@@ -80,7 +80,7 @@ def read_cluster(
     found = ReadObjects()
     problems: list[Problem] = []
     try:
-        found = asyncio.run(_read(login, namespace, config.scheduler_name))
+        found = asyncio.run(_read(login, namespace, config))
     except LoginFailure as failure:
         problems.append(Problem("", "", "", _no_login(str(failure)), fatal=True))
     except ApiFailure as failure:
@@ -99,11 +99,11 @@ def _clean(manifest: Manifest) -> Manifest | None:
     return redacted(manifest)
 
 
-async def _read(login: Login, namespace: str, scheduler_name: str) -> ReadObjects:
+async def _read(login: Login, namespace: str, config: Config) -> ReadObjects:
     api = Api(login, await login.load(), CONNECTIONS)
     try:
-        reader = ClusterReader(api, _clean, time.monotonic)
-        return await reader.read(SOURCES, scheduler_name, namespace)
+        reader = ClusterReader(api, _clean, lambda objects: kinds_config_map_of(objects, config), time.monotonic)
+        return await reader.read(SOURCES, config.scheduler_name, namespace)
     finally:
         await api.close()
 

@@ -118,6 +118,7 @@ def run(
     default_queues: flags.DefaultQueues = True,
     update_pod_eviction_condition: flags.UpdatePodEvictionCondition = False,
     plugin_server_port: flags.PluginServerPort = 8081,
+    page_address: flags.PageAddress = "",
     recordings: flags.Recordings = None,
     log_json: flags.LogJson = None,
     log_level: flags.LogLevel = "info",
@@ -154,6 +155,7 @@ def run(
         default_queues=default_queues,
         mark_evicted=update_pod_eviction_condition,
         plugin_server_port=plugin_server_port,
+        page_address=page_address,
         recordings=recordings or default_folder(),
     )
     raise typer.Exit(run(RunArguments(options, scheduler_conf, log_json, log_level)))

@@ -70,6 +70,7 @@ def _flags(options: RunOptions) -> dict[str, str]:
     return {
         "--listen-address": options.listen_address,
         "--webhook-address": options.webhook_address,
+        "--page-address": options.page_address,
         "--plugin-server-port": snapshot_address(port) if port else "",
     }
 

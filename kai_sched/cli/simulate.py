@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kai_sched import library
+from kai_sched.answers.selection import Selection
 from kai_sched.cli.inputs import BAD_INPUT, Input, InputOptions, print_error, read_input
 from kai_sched.cycle.world.pods import World, advance, restart_clocks, settled_states
 from kai_sched.files.load import SimulationCase
@@ -21,6 +22,7 @@ from kai_sched.solver import jit
 from kai_sched.telemetry.progress import Progress
 
 DATA = ("json", "yaml")
+HTML = "html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,9 @@ def simulate(options: SimulateOptions) -> int:
     if found.as_of and options.shown.output not in ("table", "wide"):
         print(found.as_of, file=sys.stderr)
     try:
+        if options.shown.output == HTML and len(found.cases) > 1:
+            names = f"the input has {len(found.cases)} clusters: name one"
+            raise FieldError("--output", f"a page shows one cluster, and {names}")
         if options.input.changes.any:
             return _simulate_changes(found, options)
         for case in found.cases:
@@ -114,6 +119,9 @@ def _refuse_choices(options: SimulateOptions) -> None:
 def _print(case: SimulationCase, shown: Shown, found: Input, one_of_many: bool, progress: Progress) -> None:
     if shown.output in DATA:
         _print_data(case, shown.output, found.problems, progress)
+        return
+    if shown.output == HTML:
+        _print_page(case, shown, found, progress)
         return
     write_lines(sys.stdout, _tables(case, shown, found.as_of, one_of_many, progress))
 
@@ -160,17 +168,33 @@ def _print_data(case: SimulationCase, output: str, problems: Sequence[Problem], 
         sys.stdout.write(json.to_yaml(json.document(case.path, case.name, list(documents), shown)))
 
 
+def _print_page(case: SimulationCase, shown: Shown, found: Input, progress: Progress) -> None:
+    """The page of the last cycle."""
+    from kai_sched.answers.overview import overview
+    from kai_sched.answers.selection import selected
+    from kai_sched.cli.html_page import DecidedCase, write_page
+
+    *_, last = _decide(case, False, progress)
+    whole = overview(last.cluster, last.result, case.config, last.now_ns)
+    chosen = selected(whole, _selection(shown), last.cluster)
+    write_page(DecidedCase(case, last.cluster, last.result, last.now_ns, chosen), found.as_of)
+
+
+def _selection(shown: Shown) -> Selection:
+    return Selection(shown.namespace, shown.queue, shown.labels, shown.pending, shown.sort)
+
+
 def _tables(case: SimulationCase, shown: Shown, as_of: str, one_of_many: bool, progress: Progress) -> Iterator[Line]:
     """A line for each cycle but the last, and what the last one comes to."""
     from kai_sched.answers.overview import overview
-    from kai_sched.answers.selection import Selection, selected
+    from kai_sched.answers.selection import selected
     from kai_sched.report.overview_text import TableView, csv_lines, cycle_text, evictions, name_lines, overview_lines
 
     wide = shown.output == "wide"
     view = TableView(None if wide else width_of_terminal(), wide, shown.everything, shown.headers, as_of)
     if one_of_many:
         yield [(plain(f"{case.name} ({case.path})"), "bold underline")]
-    wanted = Selection(shown.namespace, shown.queue, shown.labels, shown.pending, shown.sort)
+    wanted = _selection(shown)
     for number, cycle in enumerate(_decide(case, False, progress), 1):
         whole = overview(cycle.cluster, cycle.result, case.config, cycle.now_ns)
         found = selected(whole, wanted, cycle.cluster)

@@ -16,15 +16,18 @@ import msgspec
 from kai_sched.api import names
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.owner_reader import OwnerReader
-from kai_sched.cluster.paths import objects_path
+from kai_sched.cluster.paths import objects_path, only
 from kai_sched.cluster.reflector import JSON, METADATA, WatchSource
 from kai_sched.cluster.time_slice import TimeSlice
+from kai_sched.model.keys import split_key
 from kai_sched.model.read.kinds import NAMESPACED, POD, Kind
 from kai_sched.reconcile.grouping.owners import CHAIN_MAX, ObjectReference
 
 Manifest = dict[str, Any]
 # Returns the object as it is kept, None for one that is not.
 Clean = Callable[[Manifest], Manifest | None]
+# Returns the ConfigMap ("namespace/name") whose contents are needed, too, given all objects; empty for none.
+NamedConfigMap = Callable[[Sequence[Manifest]], str]
 
 ATTEMPTS = 4
 AGAIN = {410, 429, 500, 502, 503, 504}  # a list is read again from its start after these
@@ -76,6 +79,8 @@ class ClusterReader:
         The client of the API server.
     clean
         What is kept of an object, called as soon as it is read: objects as they come take several times the memory.
+    config_map
+        Which ConfigMap is read whole; of all others it is the metadata.
     clock
         Seconds that never go back.
     sleep
@@ -86,11 +91,13 @@ class ClusterReader:
         self,
         api: Api,
         clean: Clean,
+        config_map: NamedConfigMap,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._api = api
         self._clean = clean
+        self._config_map = config_map
         self._owners = OwnerReader(api, clock)
         self._sleep = sleep
 
@@ -102,14 +109,17 @@ class ClusterReader:
         """
         found = ReadObjects()
         first, *others = sorted(sources, key=lambda source: source.kind != POD)
-        await self._list(first, namespace, found)
-        pods = list(found.objects)
-        await asyncio.gather(*(self._list(source, namespace, found) for source in others))
+        pods = await self._list(first, namespace, found)
+        found.objects += pods
+        for objects in await asyncio.gather(*(self._list(source, namespace, found) for source in others)):
+            found.objects += objects
+        await self._read_config_map(self._config_map(found.objects), found)
         await self._read_owners(_owners_of(pods, scheduler_name), found)
+        found.unreadable.sort(key=lambda each: each.resource)
         return found
 
-    async def _list(self, source: WatchSource, namespace: str, found: ReadObjects) -> None:
-        """Add the objects of the source, or why they are not there."""
+    async def _list(self, source: WatchSource, namespace: str, found: ReadObjects) -> list[Manifest]:
+        """The objects of the source; why they are not there is added to ``found``."""
         version, kind = source.kind
         plural = source.path.rpartition("/")[2]
         path = objects_path(version, plural, namespace if kind in NAMESPACED else "")
@@ -128,11 +138,22 @@ class ClusterReader:
             except ApiFailure as failure:
                 if failure.status not in AGAIN or attempt == ATTEMPTS:
                     self._note(failure, source, plural, namespace, found)
-                    return
+                    break
                 await self._sleep(min(PAUSE_MAX_S, failure.retry_after_s or PAUSE_S * attempt))
             else:
-                found.objects += objects
-                return
+                return objects
+        return []
+
+    async def _read_config_map(self, key: str, found: ReadObjects) -> None:
+        """Put the contents of that ConfigMap in place of its metadata, if it is there."""
+        namespace, name = split_key(key)
+        for item in found.objects:
+            meta = _mapping(item.get("metadata"))
+            if item["kind"] == "ConfigMap" and (meta.get("namespace"), meta.get("name")) == (namespace, name):
+                path = objects_path("v1", "configmaps", namespace)
+                async for raws, _ in self._api.list_pages(path, only(name)):
+                    for raw in raws:
+                        item |= {**_decode(raw), "apiVersion": "v1", "kind": "ConfigMap"}
 
     def _note(self, failure: ApiFailure, source: WatchSource, plural: str, namespace: str, found: ReadObjects) -> None:
         if failure.status in (0, 401):

@@ -21,6 +21,7 @@ from kai_sched.model import resources
 from kai_sched.model.gpu_memory import memory_price
 from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.model.objects import Pod
+from kai_sched.model.problems import some_of
 from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline, Side
 from kai_sched.plan.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.snapshot.columns import NULL
@@ -66,6 +67,9 @@ class Lifted(Mapping[str, Value]):
 
     def __len__(self) -> int:
         return len(self._table())
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} by name: {some_of(list(self))}>" if self else "{}"
 
 
 def lift(lowered: Lowered, solution: Solution, now_ns: int) -> CycleResult:

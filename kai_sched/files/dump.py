@@ -102,9 +102,14 @@ def dump_document(
 def cleaned(objects: Iterable[Manifest], config: Config) -> list[dict[str, Any]]:
     """The objects without secrets, by kind, namespace and name."""
     found = list(objects)
-    kept = next((name for each in found if (name := _kinds_config_map(each))), config.kinds_config_map)
+    kept = kinds_config_map_of(found, config)
     items = [item for each in found if (item := redacted(each, kept)) is not None]
     return sorted(items, key=_place)
+
+
+def kinds_config_map_of(objects: Iterable[Manifest], config: Config) -> str:
+    """The ConfigMap ("namespace/name") with settings for kinds of workloads, which keeps its data; "" for none."""
+    return next((name for each in objects if (name := _kinds_config_map(each))), config.kinds_config_map)
 
 
 def _kinds_config_map(manifest: Manifest) -> str:

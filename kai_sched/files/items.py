@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -58,6 +58,22 @@ def warner(item: Item, problems: list[Problem]) -> Warn:
         problems.append(problem_in(item, field, message))
 
     return warn
+
+
+def without_older(items: Sequence[Item], newer: Collection[str]) -> list[Item]:
+    """The items without those that an item of the files and folders ``newer`` takes the place of."""
+    folders = tuple(path.rstrip("/") + "/" for path in newer)
+    is_newer = [item.source.path in newer or item.source.path.startswith(folders) for item in items]
+    kinds = {item.kind for item, new in zip(items, is_newer, strict=True) if new}
+    last: dict[tuple[Kind, str], int] = {}
+    for place, item in enumerate(items):
+        if is_newer[place]:
+            last[item.kind, item.subject] = place
+    return [
+        item
+        for place, item in enumerate(items)
+        if item.kind not in kinds or last.get((item.kind, item.subject), place) == place
+    ]
 
 
 def read_items(

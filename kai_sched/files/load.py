@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -21,7 +21,7 @@ from kai_sched.files.ephemeral_claims import with_ephemeral_claims
 from kai_sched.files.errors import BrokenInput
 from kai_sched.files.expanded import Expanded, SuspendedWorkload, has_work
 from kai_sched.files.input_time import TimeSource, newest_time_ns
-from kai_sched.files.items import Item, problem_in, read_items, unfold, warner
+from kai_sched.files.items import Item, problem_in, read_items, unfold, warner, without_older
 from kai_sched.files.reading import read_with_faults
 from kai_sched.files.run_times import Deadline, WorkloadName, deadlines
 from kai_sched.files.scenario import SCENARIO, read_scenario, unplaced
@@ -110,6 +110,7 @@ def load(
     config: str | None = None,
     settings: Mapping[str, Any] = {},
     contents: Mapping[str, bytes] = {},
+    newer: Collection[str] = (),
     on_progress: Callable[[str], None] | None = None,
 ) -> Loaded:
     """Read all clusters and check them (``model.checks``).
@@ -128,6 +129,9 @@ def load(
         Fields of Config that override all others.
     contents
         What is read in place of the files of these names: a cluster that was read from its API server.
+    newer
+        Files and folders whose objects take the place of those of the same kind and name in others. Else an object
+        that is there twice is an error.
     on_progress
         Called with a text once the work takes seconds.
     """
@@ -136,7 +140,7 @@ def load(
     if wrong := [path for path in paths if not isinstance(path, str)]:
         raise TypeError(f"load takes paths as texts, not {shown(wrong[0])}: write str(...)")
     with collector_paused():
-        return _load(paths, stdin or sys.stdin.buffer, config, settings, contents, Pace(on_progress))
+        return _load(paths, stdin or sys.stdin.buffer, config, settings, contents, newer, Pace(on_progress))
 
 
 def _load(
@@ -145,6 +149,7 @@ def _load(
     config: str | None,
     settings: Mapping[str, Any],
     contents: Mapping[str, bytes],
+    newer: Collection[str],
     pace: Pace,
 ) -> Loaded:
     problems: list[Problem] = []
@@ -161,6 +166,8 @@ def _load(
         if not plain:
             places.append(None)
         plain.append(item)
+    if newer:
+        plain = without_older(plain, newer)
     if not places and not any(problem.fatal for problem in problems):
         source = str(FilePosition(paths[0])) if len(paths) == 1 else ""
         message = "no objects in the input: name files that hold Kubernetes objects"

@@ -73,6 +73,11 @@ class _Hints(msgspec.Struct):
     awaited_devices: list[tuple[str, str]]
 
 
+class _RecordingHead(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+
+
 class _RecordingDocument(msgspec.Struct, rename="camel"):
     api_version: str
     kind: str
@@ -161,10 +166,11 @@ def _sorted_hints(hints: SchedulingHints) -> _Hints:
 
 def decode_recording(raw: bytes | memoryview) -> CycleRecording:
     """The recording that ``encode_recording`` wrote. Raises BrokenInput with what is wrong, and where."""
-    document = _read(_document, raw, "the recording")
-    if (document.api_version, document.kind) != (VERSION, KIND):
-        found = f"{document.kind} of {document.api_version}"
+    head = _read(_head, raw, "the recording")
+    if (head.api_version, head.kind) != (VERSION, KIND):
+        found = f"{head.kind or 'an object without a kind'} of {head.api_version or 'no version'}"
         raise BrokenInput(f"{found}, not a {KIND} of {VERSION}: name a file that kai-sched run has recorded")
+    document = _read(_document, raw, "the recording")
     objects: list[Object] = []
     for name, decoder in _tables.items():
         of_table = _read(decoder, document.objects.get(name, b"[]"), name)
@@ -204,6 +210,7 @@ def _read(decoder: msgspec.json.Decoder[Part], raw: bytes | memoryview, part: st
         raise BrokenInput(f"{part}: {error}: it is damaged, or another version wrote it: record it again") from None
 
 
+_head = msgspec.json.Decoder(_RecordingHead)
 _document = msgspec.json.Decoder(_RecordingDocument)
 _config = msgspec.json.Decoder(Config)
 _hints = msgspec.json.Decoder(SchedulingHints)

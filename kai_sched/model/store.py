@@ -96,7 +96,7 @@ class Cluster:
             if type(item) not in TABLES:
                 kinds = ", ".join(kind.__name__ for kind in TABLES)
                 text = f"a cluster is made of objects of kai_sched.model ({kinds}), not of {type(item).__name__}"
-                raise TypeError(f"{text}: kai_sched.files.load.load reads manifests")
+                raise TypeError(f"{text}: kai_sched.load(objects).cluster is made of dictionaries and files")
             store.put(item)
         return store.cluster()
 

@@ -52,6 +52,7 @@ from kai_sched.operator.grouping.requests import GroupingRequests
 from kai_sched.operator.grouping.rule_settings import RuleSettings
 from kai_sched.operator.grouping.workload_grouper import WorkloadGrouper
 from kai_sched.operator.http.certificate import remedied
+from kai_sched.operator.http.live_page import LivePage
 from kai_sched.operator.http.pages import Pages
 from kai_sched.operator.http.webhook_service import WebhookService
 from kai_sched.operator.intake.event_sink import EventSink
@@ -88,10 +89,10 @@ class Base:
         The client of the API server, whose writes the lease guards.
     lease
         Who leads; not started yet.
-    pages
-        The pages, which answer already.
-    webhooks
-        The webhooks, which are served already.
+    pages, webhooks
+        What is served already.
+    live_page
+        Shows the last cycle.
     own_pod
         The key of the pod that the process runs in, as far as it is one.
     recorder
@@ -108,6 +109,7 @@ class Base:
     lease: LeaderLease
     pages: Pages
     webhooks: WebhookService
+    live_page: LivePage
     own_pod: str
     recorder: CycleRecorder
     clock: Clock
@@ -353,7 +355,7 @@ def _build_delivery(base: Base, intake: Intake, reporter: StatusReporter) -> Del
     claims = ClaimBinder(claim_reservations, shares.submit, binds)
     leftovers = ClaimLeftovers(store, base.settings.config.scheduler_name, claim_reservations)
     volumes = VolumeBinder(base.api, store, intake.store_changed, base.rng, claims.submit, binds.failed, volume_version)
-    executor = CycleExecutor(evictions, binds, volumes.submit, reporter.acted)
+    executor = CycleExecutor(evictions, binds, volumes.submit, base.live_page.after(reporter.acted))
     return DeliveryParts(executor, binder, deleter, volumes, claims, leftovers, shares, reservations)
 
 

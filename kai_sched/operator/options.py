@@ -38,6 +38,8 @@ class RunOptions:
         For how many seconds after a signal the webhooks are still served: the cluster goes on sending requests.
     plugin_server_port
         The port of /get-snapshot on 127.0.0.1; 0: it is not served.
+    page_address
+        Where the page of the cluster is served (``http.page_server``).
     recordings
         The folder for the inputs of the last cycles (``cycle.recorder``).
     """
@@ -58,6 +60,7 @@ class RunOptions:
     cycle_timeout_s: float = 120.0
     shutdown_delay_s: float = 5.0
     plugin_server_port: int = 8081
+    page_address: str = ""
     recordings: str = field(default_factory=default_folder)
 
     def lease_name(self, config: Config) -> str:

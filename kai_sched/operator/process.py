@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Awaitable
 from pathlib import Path
 
+from kai_sched.cluster.access_reviews import AccessReviews
 from kai_sched.cluster.client import Api
 from kai_sched.cluster.lease import LeaderLease
 from kai_sched.cluster.login import LoginFailure
@@ -25,6 +26,9 @@ from kai_sched.operator.app import Base, build_intake, connect
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle.recorder import CycleRecorder
 from kai_sched.operator.http.listener import ListenFailure
+from kai_sched.operator.http.live_page import LivePage
+from kai_sched.operator.http.page_access import PageAccess
+from kai_sched.operator.http.page_server import PageServer
 from kai_sched.operator.http.pages import Pages
 from kai_sched.operator.http.snapshot_server import SnapshotServer
 from kai_sched.operator.http.webhook_service import WebhookService
@@ -85,7 +89,9 @@ async def run(options: RunOptions) -> int:
             await _leave(webhooks, pages)
             return 0
         own_pod = object_key(options.namespace, pod_name)
-        base = Base(options, settings, api, lease, pages, webhooks, own_pod, recorder, Clock(), rng, ending)
+        clock = Clock()
+        live = LivePage(bool(options.page_address), settings.config.scheduler_name, clock)
+        base = Base(options, settings, api, lease, pages, webhooks, live, own_pod, recorder, clock, rng, ending)
         return await _schedule(base)
     finally:
         watch.cancel()
@@ -101,10 +107,13 @@ async def _schedule(base: Base) -> int:
         return len(kept[-1].inputs.cluster.pods) if kept else None
 
     snapshots = SnapshotServer(base.api, base.settings.current, pods, base.clock.wall_ns)
-    await snapshots.listen(base.options.plugin_server_port)
+    page = PageServer(PageAccess(AccessReviews(base.api), base.clock.monotonic), base.live_page)
     try:
+        await snapshots.listen(base.options.plugin_server_port)
+        await page.listen(base.options.page_address)
         return await connect(base, build_intake(base)).run()
     finally:
+        await page.stop()
         await snapshots.stop()
 
 

@@ -1,14 +1,10 @@
-"""Answers as plain data, for JSON and YAML: which keys they have, and in which units.
-
-Names are as in the API (camelCase). Amounts are in devices (GPUs), cores (CPU), bytes (memory) and seconds. What is
-unlimited is null. docs/answers.schema.json is the schema.
-"""
+"""Answers as documents (``report.documents``, ``report.question_documents``), for JSON, YAML and ``to_dict()``."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kai_sched.answers.headlines import Headline, Victim
 from kai_sched.answers.overview import ClusterRoom, Overview, PlacedWorkload, RunningWorkload, room_text
@@ -16,7 +12,10 @@ from kai_sched.answers.waiting import Waiting
 from kai_sched.answers.workloads import Workload
 from kai_sched.model.times import format_time
 from kai_sched.plan.reasons import NoFit, Reason
-from kai_sched.plan.result import QUEUE_RESOURCES, QueueState
+from kai_sched.plan.result import QueueState
+from kai_sched.report import documents as d
+from kai_sched.report import question_documents as q
+from kai_sched.report import reason_documents as r
 
 # These import the solver, which must not happen before it is chosen how it runs.
 if TYPE_CHECKING:
@@ -27,88 +26,134 @@ if TYPE_CHECKING:
     from kai_sched.answers.fit import Fit
     from kai_sched.answers.when import When
 
-API_VERSION = "kai-sched.io/v1"
 
-
-def overview_document(found: Overview) -> dict[str, Any]:
+def overview_document(found: Overview) -> d.OverviewDocument:
     """The overview of a cycle."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Overview",
-        "text": room_text(found.room),
-        "room": _room(found.room),
-        "queues": [queue_document(each) for each in found.queues],
-        "waiting": [_waiting(each) for each in found.waiting],
-        "placed": [_placed(each) for each in found.placed],
-        "evictions": [_headline(each) for each in found.headlines],
-        "running": [_placed(each) for each in found.running],
-        "finishedPods": found.finished,
-        "otherSchedulers": dict(found.others),
-    }
+    return d.OverviewDocument(
+        text=room_text(found.room),
+        room=_room(found.room),
+        queues=[queue_document(each) for each in found.queues],
+        waiting=[_waiting(each) for each in found.waiting],
+        placed=[_placed(each) for each in found.placed],
+        evictions=[_headline(each) for each in found.headlines],
+        running=[_running(each) for each in found.running],
+        finished_pods=found.finished,
+        other_schedulers=dict(found.others),
+    )
 
 
-def explanation_document(found: Explanation) -> dict[str, Any]:
+def explanation_document(found: Explanation) -> q.ExplanationDocument:
     """Why a workload waits."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Explanation",
-        "workload": _workload(found.workload),
-        "queue": found.queue,
-        "priorityClass": found.priority_class,
-        "priority": found.priority,
-        "preemptible": found.preemptible,
-        "waitingSeconds": found.waits_s,
-        "podsWithNode": found.running,
-        "needs": [
-            {"pods": each.pods, "together": each.together, "gpus": each.gpus, "request": _request(each.request)}
+    before = [_workload(each) for each in found.earlier]
+    return q.ExplanationDocument(
+        workload=_workload(found.workload),
+        queue=found.queue,
+        priority_class=found.priority_class,
+        priority=found.priority,
+        preemptible=found.preemptible,
+        waiting_seconds=found.waits_s,
+        pods_with_node=found.running,
+        needs=[
+            q.NeedsDocument(pods=each.pods, together=each.together, gpus=each.gpus, request=_request(each.request))
             for each in found.needs
         ],
-        "starts": found.starts,
-        "reason": reason_document(found.reason),
-        "line": {
-            "place": len(found.earlier) + 1,
-            "of": found.waiting,
-            "after": [_workload(each) for each in found.earlier],
-        },
-        "when": _when(found.when),
-        "constraints": [_constraint(each) for each in found.constraints],
-        "holders": [{"queue": name, "gpus": held, "overQuota": over} for name, held, over in found.holders],
-        "suggestions": [_suggestion(each, costs) for each, costs in found.suggestions],
-        "noHelp": [_nothing(each) for each in found.nothing],
-    }
+        starts=found.starts,
+        reason=reason_document(found.reason) if found.reason else None,
+        line=q.LineDocument(place=len(before) + 1, of=found.waiting, after=before),
+        when=_when(found.when) if found.when else None,
+        constraints=[_constraint(each) for each in found.constraints],
+        holders=[q.HolderDocument(queue=name, gpus=held, over_quota=over) for name, held, over in found.holders],
+        suggestions=[_suggestion(each, costs) for each, costs in found.suggestions],
+        no_help=[_nothing(each) for each in found.nothing],
+    )
 
 
-def fit_document(found: Sequence[Fit]) -> dict[str, Any]:
+def fit_document(found: Sequence[Fit]) -> q.FitListDocument:
     """Whether workloads would run."""
-    return {"apiVersion": API_VERSION, "kind": "FitList", "items": [_fit(each) for each in found]}
+    return q.FitListDocument(items=[_fit(each) for each in found])
 
 
-def difference_document(found: Difference) -> dict[str, Any]:
+def difference_document(found: Difference) -> q.DifferenceDocument:
     """What differs between two plans."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Difference",
-        "text": found.texts,
-        "starts": [_workload(each) for each in found.starts],
-        "noLongerRuns": [_workload(each) for each in found.waits],
-        "evicted": [_victim(each) for each in found.evicted],
-        "noLongerEvicted": [_workload(each) for each in found.spared],
-        "gone": [_workload(each) for each in found.gone],
-        "new": [_workload(each) for each in found.new],
-        "queues": [
-            {
-                "name": each.queue,
-                "fairShare": _pair(each.fair_share),
-                "allocated": _pair(each.allocated),
-                "quota": _pair(each.quota),
-            }
+    return q.DifferenceDocument(
+        text=found.texts,
+        starts=[_workload(each) for each in found.starts],
+        no_longer_runs=[_workload(each) for each in found.waits],
+        evicted=[_victim(each) for each in found.evicted],
+        no_longer_evicted=[_workload(each) for each in found.spared],
+        gone=[_workload(each) for each in found.gone],
+        new=[_workload(each) for each in found.new],
+        queues=[
+            q.ShareDocument(
+                name=each.queue,
+                fair_share=_pair(each.fair_share),
+                allocated=_pair(each.allocated),
+                quota=_pair(each.quota),
+            )
             for each in found.shares
         ],
+    )
+
+
+def queue_document(queue: QueueState) -> d.QueueDocument:
+    """A queue with its amounts by resource."""
+    return d.QueueDocument(
+        name=queue.name,
+        parent=queue.parent,
+        depth=queue.depth,
+        priority=queue.priority,
+        quota=_amounts(queue.quota),
+        limit=_amounts(queue.limit),
+        fair_share=_amounts(queue.fair_share),
+        allocated=_amounts(queue.allocated),
+        requested=_amounts(queue.requested),
+    )
+
+
+def reason_document(reason: Reason) -> r.ReasonDocument:
+    """The reason as data: the code, the numbers behind it, and what each action that evicts found."""
+    found = r.ReasonDocument(code=reason.code, message=reason.message)
+    if reason.gate is not None:
+        gate = reason.gate
+        found.queue, found.resource = gate.queue, gate.resource
+        found.limit = _bound(in_units(gate.resource, gate.bound))
+        found.held = in_units(gate.resource, gate.held)
+        found.asked = in_units(gate.resource, gate.need)
+    if reason.facts is not None:
+        _add_facts(found, reason.facts)
+    if reason.tries:
+        found.per_action = dict(reason.tries)
+    return found
+
+
+def _add_facts(found: r.ReasonDocument, facts: NoFit) -> None:
+    short = {
+        name: r.ShortDocument(nodes=nodes, asked=in_units(name, asked), most_free=in_units(name, most))
+        for name, (nodes, asked, most) in facts.short.items()
     }
+    found.pod = facts.pod
+    found.pods = r.ChunkDocument(placed=facts.placed, asked=facts.asked)
+    found.nodes = r.NodesDocument(every=facts.n_nodes, short=short, verdicts=dict(facts.verdicts))
+    found.free = {
+        name: r.FreeDocument(free=in_units(name, each.amount), total=in_units(name, each.total))
+        for name, each in facts.free.items()
+    }
+    found.holders = {name: in_units(facts.holders_of, held) for name, held in facts.holders}
+    found.holders_of = facts.holders_of
 
 
-def _pair(values: tuple[float, float]) -> dict[str, float | None]:
-    return {"before": _bound(values[0]), "after": _bound(values[1])}
+def in_units(resource: str, amount: float) -> float:
+    """The amount in the units of documents: cores where the scheduler has millicores."""
+    return amount / 1000.0 if resource == "cpu" else amount
+
+
+def _amounts(triple: tuple[float, float, float]) -> d.AmountsDocument:
+    cpu, memory, gpu = triple
+    return d.AmountsDocument(cpu=_bound(in_units("cpu", cpu)), memory=_bound(memory), gpu=_bound(gpu))
+
+
+def _pair(values: tuple[float, float]) -> q.PairDocument:
+    return q.PairDocument(before=_bound(values[0]), after=_bound(values[1]))
 
 
 def _bound(value: float) -> float | None:
@@ -116,195 +161,141 @@ def _bound(value: float) -> float | None:
     return None if math.isinf(value) else value
 
 
-def _workload(found: Workload) -> dict[str, str]:
-    return {"kind": found.kind, "namespace": found.namespace, "name": found.name, "podGroup": found.group}
+def _workload(found: Workload) -> d.WorkloadDocument:
+    return d.WorkloadDocument(kind=found.kind, namespace=found.namespace, name=found.name, pod_group=found.group)
 
 
-def _room(room: ClusterRoom) -> dict[str, Any]:
-    scale = 1000.0 if room.resource == "cpu" else 1.0
-    return {
-        "resource": room.resource,
-        "nodes": room.nodes,
-        "total": room.total / scale,
-        "used": room.used / scale,
-        "free": room.free / scale,
-        "unusable": room.apart / scale,
-        "unusableNodes": room.nodes_apart,
-    }
+def _room(room: ClusterRoom) -> d.RoomDocument:
+    total, used, free, apart = (
+        in_units(room.resource, each) for each in (room.total, room.used, room.free, room.apart)
+    )
+    return d.RoomDocument(
+        resource=room.resource,
+        nodes=room.nodes,
+        total=total,
+        used=used,
+        free=free,
+        unusable=apart,
+        unusable_nodes=room.nodes_apart,
+    )
 
 
-def queue_document(queue: QueueState) -> dict[str, Any]:
-    """A queue with its amounts by resource."""
-    columns = {
-        "quota": queue.quota,
-        "limit": queue.limit,
-        "fairShare": queue.fair_share,
-        "allocated": queue.allocated,
-        "requested": queue.requested,
-    }
-    scales = {"cpu": 1000.0, "memory": 1.0, "gpu": 1.0}
-    amounts = {
-        name: {
-            resource: _bound(value / scales[resource]) for resource, value in zip(QUEUE_RESOURCES, triple, strict=True)
-        }
-        for name, triple in columns.items()
-    }
-    return {"name": queue.name, "parent": queue.parent, "depth": queue.depth, "priority": queue.priority, **amounts}
+def _waiting(found: Waiting) -> d.WaitingDocument:
+    return d.WaitingDocument(
+        name=found.name,
+        workloads=[_workload(each) for each in found.workloads],
+        queue=found.queue,
+        pods=found.pods,
+        gpus_per_pod=found.gpus_per_pod,
+        gpus=found.gpus,
+        pods_running=found.running,
+        waiting_seconds=found.waits_s,
+        code=found.code,
+        why=found.why,
+        message=found.message,
+    )
 
 
-def _waiting(found: Waiting) -> dict[str, Any]:
-    return {
-        "name": found.name,
-        "workloads": [_workload(each) for each in found.workloads],
-        "queue": found.queue,
-        "pods": found.pods,
-        "gpusPerPod": found.gpus_per_pod,
-        "gpus": found.gpus,
-        "podsRunning": found.running,
-        "waitingSeconds": found.waits_s,
-        "code": found.code,
-        "why": found.why,
-        "message": found.message,
-    }
+def _running(found: RunningWorkload) -> d.RunningDocument:
+    return d.RunningDocument(
+        workload=_workload(found.workload),
+        queue=found.queue,
+        pods=found.pods,
+        gpus=found.gpus,
+        nodes=dict(found.nodes),
+    )
 
 
-def _placed(found: PlacedWorkload | RunningWorkload) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "workload": _workload(found.workload),
-        "queue": found.queue,
-        "pods": found.pods,
-        "gpus": found.gpus,
-        "nodes": dict(found.nodes),
-    }
-    if isinstance(found, PlacedWorkload):
-        entry |= {"startsNow": found.starts, "after": found.after}
-    return entry
+def _placed(found: PlacedWorkload) -> d.PlacedDocument:
+    return d.PlacedDocument(
+        workload=_workload(found.workload),
+        queue=found.queue,
+        pods=found.pods,
+        gpus=found.gpus,
+        nodes=dict(found.nodes),
+        starts_now=found.starts,
+        after=found.after,
+    )
 
 
-def _headline(found: Headline) -> dict[str, Any]:
-    return {
-        "for": None if found.winner is None else _workload(found.winner),
-        "queue": found.queue,
-        "action": found.action,
-        "rule": found.rule,
-        "victims": [_victim(each) for each in found.victims],
-        "pods": found.pods,
-        "gpus": found.gpus,
-        "text": found.text,
-    }
+def _headline(found: Headline) -> d.HeadlineDocument:
+    return d.HeadlineDocument(
+        winner=None if found.winner is None else _workload(found.winner),
+        queue=found.queue,
+        action=found.action,
+        rule=found.rule,
+        victims=[_victim(each) for each in found.victims],
+        pods=found.pods,
+        gpus=found.gpus,
+        text=found.text,
+    )
 
 
-def _victim(found: Victim) -> dict[str, Any]:
-    return {
-        "workload": _workload(found.workload),
-        "queue": found.queue,
-        "pods": found.pods,
-        "ofPods": found.of_pods,
-        "gpus": found.gpus,
-        "upSeconds": found.up_s,
-        "moved": found.moved,
-    }
+def _victim(found: Victim) -> d.VictimDocument:
+    return d.VictimDocument(
+        workload=_workload(found.workload),
+        queue=found.queue,
+        pods=found.pods,
+        of_pods=found.of_pods,
+        gpus=found.gpus,
+        up_seconds=found.up_s,
+        moved=found.moved,
+    )
 
 
 def _request(request: Sequence[tuple[str, float]]) -> dict[str, float]:
     """By resource; CPU in cores."""
-    return {name: amount / 1000.0 if name == "cpu" else amount for name, amount in request}
+    return {name: in_units(name, amount) for name, amount in request}
 
 
-def reason_document(reason: Reason | None) -> dict[str, Any] | None:
-    """The reason as data: the code, the numbers behind it, and what each action that evicts found."""
-    if reason is None:
-        return None
-    found: dict[str, Any] = {"code": reason.code, "message": reason.message}
-    if reason.gate is not None:
-        gate = reason.gate
-        scale = 1000.0 if gate.resource == "cpu" else 1.0
-        found |= {
-            "queue": gate.queue,
-            "resource": gate.resource,
-            "limit": _bound(gate.bound / scale),
-            "held": gate.held / scale,
-            "asked": gate.need / scale,
-        }
-    if reason.facts is not None:
-        found |= _facts(reason.facts)
-    if reason.tries:
-        found["perAction"] = dict(reason.tries)
-    return found
+def _when(found: When) -> q.WhenDocument:
+    return q.WhenDocument(
+        text=found.text,
+        not_before=format_time(found.not_before_ns) if found.not_before_ns else None,
+        latest=format_time(found.latest_ns) if found.latest_ns else None,
+        unbounded=[_workload(each) for each in found.unbounded],
+    )
 
 
-def _facts(facts: NoFit) -> dict[str, Any]:
-    scales = {"cpu": 1000.0}
-    return {
-        "pod": facts.pod,
-        "pods": {"placed": facts.placed, "asked": facts.asked},
-        "nodes": {
-            "all": facts.n_nodes,
-            "short": {
-                name: {"nodes": nodes, "asked": asked / scales.get(name, 1.0), "mostFree": most / scales.get(name, 1.0)}
-                for name, (nodes, asked, most) in facts.short.items()
-            },
-            "verdicts": dict(facts.verdicts),
-        },
-        "free": {
-            name: {"free": each.amount / scales.get(name, 1.0), "total": each.total / scales.get(name, 1.0)}
-            for name, each in facts.free.items()
-        },
-        "holders": {name: held / scales.get(facts.holders_of, 1.0) for name, held in facts.holders},
-        "holdersOf": facts.holders_of,
-    }
+def _constraint(found: Constraint) -> q.ConstraintDocument:
+    return q.ConstraintDocument(kind=found.kind, text=found.text, necessary=found.necessary)
 
 
-def _when(found: When | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    return {
-        "text": found.text,
-        "notBefore": format_time(found.not_before_ns) if found.not_before_ns else None,
-        "latest": format_time(found.latest_ns) if found.latest_ns else None,
-        "unbounded": [_workload(each) for each in found.unbounded],
-    }
+def _suggestion(found: Suggestion, costs: Costs) -> q.SuggestionDocument:
+    return q.SuggestionDocument(
+        kind=found.kind,
+        role=found.role,
+        text=found.text,
+        unit=found.unit,
+        flags=[each.flag for each in found.changes],
+        exact=found.exact,
+        others=found.more,
+        costs=_costs(costs),
+    )
 
 
-def _constraint(found: Constraint) -> dict[str, Any]:
-    return {"kind": found.kind, "text": found.text, "necessary": found.necessary}
+def _costs(costs: Costs) -> q.CostsDocument:
+    victims, late = [_victim(each) for each in costs.victims], [_workload(each) for each in costs.late]
+    return q.CostsDocument(text=costs.text, victims=victims, late=late)
 
 
-def _suggestion(found: Suggestion, costs: Costs) -> dict[str, Any]:
-    return {
-        "kind": found.kind,
-        "role": found.role,
-        "text": found.text,
-        "unit": found.unit,
-        "flags": [each.flag for each in found.changes],
-        "exact": found.exact,
-        "others": found.more,
-        "costs": _costs(costs),
-    }
+def _nothing(found: NothingHelps) -> q.NoHelpDocument:
+    return q.NoHelpDocument(kind=found.kind, role=found.role, bound=found.bound)
 
 
-def _costs(costs: Costs) -> dict[str, Any]:
-    return {
-        "text": costs.text,
-        "victims": [_victim(each) for each in costs.victims],
-        "late": [_workload(each) for each in costs.late],
-    }
-
-
-def _nothing(found: NothingHelps) -> dict[str, Any]:
-    return {"kind": found.kind, "role": found.role, "bound": found.bound}
-
-
-def _fit(found: Fit) -> dict[str, Any]:
-    return {
-        "workload": _workload(found.workload),
-        "queue": found.queue,
-        "verdict": found.verdict,
-        "pods": found.pods,
-        "ofPods": found.of_pods,
-        "gpus": found.gpus,
-        "nodes": dict(found.nodes),
-        "costs": _costs(found.costs),
-        "reason": reason_document(found.reason),
-        "text": found.text,
-    }
+def _fit(found: Fit) -> q.FitDocument:
+    return q.FitDocument(
+        workload=_workload(found.workload),
+        queue=found.queue,
+        verdict=found.verdict,
+        pods=found.pods,
+        of_pods=found.of_pods,
+        gpus=found.gpus,
+        nodes=dict(found.nodes),
+        costs=_costs(found.costs),
+        reason=reason_document(found.reason) if found.reason else None,
+        why=found.why,
+        when=_when(found.when) if found.when else None,
+        left_free=found.left_free,
+        text=found.text,
+    )

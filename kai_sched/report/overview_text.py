@@ -12,7 +12,6 @@ from kai_sched.answers.overview import Overview, PlacedWorkload, RunningWorkload
 from kai_sched.answers.selection import names
 from kai_sched.answers.waiting import Waiting
 from kai_sched.answers.words import count, duration, number
-from kai_sched.answers.workloads import Workload
 from kai_sched.model.store import Cluster
 from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, QueueState
 from kai_sched.report.columns import Cell, Line, cells, folded, lay_out
@@ -100,7 +99,7 @@ def _queues(overview: Overview, view: TableView) -> Iterator[Line]:
 def _queue_rows(overview: Overview, resource: str, view: TableView, bar_width: int) -> list[list[Cell]]:
     unit = {"gpu": "GPUS", "cpu": "CPU CORES", "memory": "MEMORY GI"}[resource]
     titles = [f"QUEUE ({unit})", "USED", "FAIR SHARE", "QUOTA", *(["LIMIT"] if view.wide else []), "WAITING", ""]
-    most = max(_in_units(resource, queue.allocated) for queue in overview.queues)
+    most = max(in_units(resource, queue.allocated) for queue in overview.queues)
     rows = [_queue_row(queue, resource, most, view.wide, bar_width) for queue in overview.queues]
     if not view.headers:
         return rows
@@ -109,7 +108,7 @@ def _queue_rows(overview: Overview, resource: str, view: TableView, bar_width: i
 
 def _queue_row(queue: QueueState, resource: str, most: float, wide: bool, bar_width: int) -> list[Cell]:
     held, fair, quota, asked, limit = (
-        _in_units(resource, each)
+        in_units(resource, each)
         for each in (queue.allocated, queue.fair_share, queue.quota, queue.requested, queue.limit)
     )
     over = held - quota
@@ -126,7 +125,7 @@ def _queue_row(queue: QueueState, resource: str, most: float, wide: bool, bar_wi
     ]
 
 
-def _in_units(resource: str, amounts: tuple[float, float, float]) -> float:
+def in_units(resource: str, amounts: tuple[float, float, float]) -> float:
     """The amount in GPUs, cores or Gi."""
     scale = {"gpu": 1.0, "cpu": 1000.0, "memory": 2.0**30}[resource]
     return amounts[QUEUE_RESOURCES.index(resource)] / scale
@@ -143,11 +142,15 @@ def bar(value: float, most: float, width: int = BAR_WIDTH) -> str:
 def _waiting(overview: Overview, view: TableView) -> Iterator[Line]:
     if not overview.waiting:
         return
-    pods, groups = count(overview.waiting_pods, "pod"), count(overview.waiting_workloads, "workload")
     if view.headers:
-        yield [(f"WAITING  {pods} in {groups}, the oldest first", "bold")]
+        yield [(f"WAITING  {waiting_text(overview)}, the oldest first", "bold")]
     rows = [_waiting_row(each, view.wide) for each in overview.waiting]
     yield from lay_out(rows, view.width, indent=2)
+
+
+def waiting_text(overview: Overview) -> str:
+    """How many pods wait, of how many workloads."""
+    return f"{count(overview.waiting_pods, 'pod')} in {count(overview.waiting_workloads, 'workload')}"
 
 
 def _waiting_row(each: Waiting, wide: bool) -> list[Cell]:
@@ -203,18 +206,18 @@ def evictions(overview: Overview, view: TableView) -> Iterator[Line]:
     if not overview.headlines:
         return
     if view.headers:
-        yield [(evictions_title(overview.headlines), "bold")]
+        yield [(f"EVICTIONS  {evictions_text(overview.headlines)}", "bold")]
     for each in overview.headlines:
         yield from folded([(f"  {plain(each.text)}", "magenta")], view.width)
         if each.winner is not None:
             yield from folded([(f"    {each.action}: {plain(each.winner.name)} {each.rule}", "dim")], view.width, 6)
 
 
-def evictions_title(found: Sequence[Headline]) -> str:
+def evictions_text(found: Sequence[Headline]) -> str:
     """How many workloads get room, and how many pay for it."""
     winners = len({each.winner.group for each in found if each.winner})
     victims = {victim.workload.group for each in found for victim in each.victims}
-    return f"EVICTIONS  {count(winners, 'workload')} {'gets' if winners == 1 else 'get'} room, {len(victims)} pay"
+    return f"{count(winners, 'workload')} {'gets' if winners == 1 else 'get'} room, {len(victims)} pay"
 
 
 def _running(overview: Overview, view: TableView) -> Iterator[Line]:
@@ -246,7 +249,7 @@ def cycle_text(overview: Overview) -> str:
     text = f"{count(bound, 'pod')} bound, {pipelined} pipelined, {evicted} evicted"
     if not overview.waiting:
         return f"{text}; nothing waits"
-    return f"{text}; {count(overview.waiting_pods, 'pod')} in {count(overview.waiting_workloads, 'workload')} wait"
+    return f"{text}; {waiting_text(overview)} wait"
 
 
 def name_lines(overview: Overview, everything: bool) -> Iterator[Line]:
@@ -259,18 +262,26 @@ def csv_lines(overview: Overview, headers: bool) -> Iterator[Line]:
     """A row for each workload, those that run included."""
     if headers:
         yield [(",".join(CSV_COLUMNS), "")]
+    for row in workload_rows(overview):
+        text = io.StringIO()
+        csv.writer(text, lineterminator="").writerow([_csv_text(value) for value in row])
+        yield [(plain(text.getvalue()), "")]
+
+
+def workload_rows(overview: Overview) -> Iterator[tuple[str | int | float | None, ...]]:
+    """The values of CSV_COLUMNS for each workload, those that run included; None where it does not wait."""
     for state, rows in (("waiting", overview.waiting), ("placed", overview.placed), ("running", overview.running)):
         for row in rows:
+            if isinstance(row, PlacedWorkload):
+                state = "starting" if row.starts else "pipelined"
+            waits = (row.code, row.why, round(row.waits_s)) if isinstance(row, Waiting) else ("", "", None)
+            nodes = "" if isinstance(row, Waiting) else " ".join(name for name, _ in row.nodes)
             for each in row.workloads if isinstance(row, Waiting) else (row.workload,):
-                yield [(_csv_row(each, row, state), "")]
+                names = (each.kind, each.namespace, each.name, each.group, row.queue, state)
+                yield (*names, row.pods, row.gpus, *waits, nodes)
 
 
-def _csv_row(workload: Workload, row: Waiting | PlacedWorkload | RunningWorkload, state: str) -> str:
-    if isinstance(row, PlacedWorkload):
-        state = "starting" if row.starts else "pipelined"
-    waits = (row.code, row.why, f"{row.waits_s:.0f}") if isinstance(row, Waiting) else ("", "", "")
-    nodes = "" if isinstance(row, Waiting) else " ".join(name for name, _ in row.nodes)
-    values = (workload.kind, workload.namespace, workload.name, workload.group, row.queue, state, str(row.pods))
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow([*values, number(row.gpus), *waits, nodes])
-    return plain(text.getvalue())
+def _csv_text(value: str | int | float | None) -> str:
+    if isinstance(value, float):
+        return number(value)
+    return "" if value is None else str(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import doctest
 import re
 import subprocess
 import sys
@@ -61,6 +62,24 @@ def test_the_library_page_shows_what_the_example_prints() -> None:
     command = [sys.executable, "examples/library.py"]
     done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True)
     assert f"```\n{done.stdout}```\n" in LIBRARY
+
+
+@pytest.mark.slow
+def test_the_library_page_can_be_typed_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows each prompt is what it gives."""
+    monkeypatch.chdir(ROOT)
+    blocks = re.findall(r"```pycon\n(.*?)```", LIBRARY, re.DOTALL)
+    test = doctest.DocTestParser().get_doctest("".join(blocks), {}, "library.md", None, 0)
+    told: list[str] = []
+    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=told.append)
+    assert (len(blocks), told) == (3, [])
+
+
+@pytest.mark.slow
+def test_the_other_example_runs() -> None:
+    command = [sys.executable, "examples/what_if.py"]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True)
+    assert "llama-pretraining waits: no room; claim 16 < 9 + 24\nstarts: llama-pretraining (PodGroup)" in done.stdout
 
 
 def test_the_options_of_simulate_are_those_that_it_has() -> None:

@@ -19,6 +19,7 @@ SMALL, SCAN_WORK_OF_SMALL = 1_200, 400_000
 # The same for all trials of one explanation. Kinds that come last are looked at less closely once it is used up.
 ALL_WORK = 1_500_000
 CYCLES_OF_A_TRIAL = 3
+LEAST_TRIALS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class TrialSearch:
         one = CYCLES_OF_A_TRIAL * self.trials.cycle_cost
         is_small = self.trials.cycle_cost <= SMALL
         left = max(0, min(SCAN_WORK_OF_SMALL if is_small else SCAN_WORK, ALL_WORK - self.trials.work))
-        return min(count, max(4, left // max(1, one)))
+        return min(count, max(LEAST_TRIALS, left // one))
 
     def first(self, candidates: Sequence[Changes]) -> First:
         """The first candidate that starts the group; they come from the smallest change to the largest.

@@ -7,13 +7,14 @@ they differ in three points, which ``World`` names.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Set
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from kai_sched.cycle.world.claims import keep_devices, settle_claims
 from kai_sched.cycle.world.volumes import settle_volumes
 from kai_sched.model.checks import DEFAULT_SET, short_of, tree_fault
+from kai_sched.model.keys import split_key
 from kai_sched.model.objects import BindRequest, Phase, Pod, PodGroup
 from kai_sched.model.store import Cluster, Store
 from kai_sched.plan.effects import Bind, Pipeline
@@ -45,6 +46,9 @@ class World:
     keeps_devices
         Whether the claims of pods that wait have the devices that were decided from then on (scenarios), or get
         devices when the pod is bound (plain objects).
+    stamped
+        Whether all groups have the time since which they are stale already (``stamp_stale``), so that a step looks only
+        at groups whose pods change.
     """
 
     step_ns: int = 0
@@ -52,6 +56,7 @@ class World:
     revives: bool = True
     restarts_clocks: bool = True
     keeps_devices: bool = True
+    stamped: bool = False
 
 
 def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, world: World) -> None:
@@ -71,8 +76,10 @@ def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, wo
     binds = {effect.pod: effect for effect in result.effects if isinstance(effect, Bind)}
     pods = dict(cluster.pods)
     starting: set[str] = set()
+    changed: set[str] = set()
     for key, state in _moving(cluster, result, binds, evicted, requests):
         before = cluster.pods[key]
+        changed.add(before.group_key)
         if key in binds and binds[key].gpu_groups:
             before = replace(before, gpu_groups=binds[key].gpu_groups)
         if state.status == "Binding":
@@ -94,7 +101,10 @@ def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, wo
     if world.restarts_clocks:
         restart_clocks(store, cluster.pod_groups, pods, now_ns + world.step_ns)
     else:
-        _stamp(store, cluster, evicted, starting - _running(cluster, starting, evicted), pods, now_ns)
+        starting -= _running(_members(cluster.pods, starting), evicted)
+        stale = (key for key, group in cluster.pod_groups.items() if group.stale_since_ns)
+        watched = changed | set(stale) if world.stamped else cluster.pod_groups.keys()
+        _stamp(store, cluster, evicted, starting, _members(pods, watched), now_ns)
 
 
 def _moving(
@@ -118,13 +128,23 @@ def _moving(
             yield key, state
 
 
-def _running(cluster: Cluster, groups: Set[str], evicted: frozenset[str]) -> set[str]:
+def _members(pods: Mapping[str, Pod], groups: Set[str]) -> dict[str, list[Pod]]:
+    """The pods of each of these groups; of a group without pods an empty list."""
+    found: dict[str, list[Pod]] = {key: [] for key in groups}
+    names = {split_key(key)[1] for key in groups}
+    for pod in pods.values():
+        if pod.group in names and (members := found.get(pod.group_key)) is not None:
+            members.append(pod)
+    return found
+
+
+def _running(members: Mapping[str, Sequence[Pod]], evicted: frozenset[str]) -> set[str]:
     """The groups, of these, of which a pod ran already and stays."""
     alive = (Phase.PENDING, Phase.RUNNING)
     return {
-        pod.group_key
-        for key, pod in cluster.pods.items()
-        if pod.node and pod.phase in alive and not pod.deleted_ns and key not in evicted and pod.group_key in groups
+        group
+        for group, pods in members.items()
+        if any(pod.node and pod.phase in alive and not pod.deleted_ns and pod.key not in evicted for pod in pods)
     }
 
 
@@ -165,38 +185,40 @@ def restart_clocks(store: Store, groups: Mapping[str, PodGroup], pods: Mapping[s
             store.put(replace(group, last_start_ns=start_ns, last_eviction_ns=0))
 
 
+def stamp_stale(store: Store, now_ns: int) -> None:
+    """Write the time since which each group is stale, as the scheduler does it in its first cycle."""
+    cluster = store.cluster()
+    _stamp(store, cluster, frozenset(), frozenset(), _members(cluster.pods, cluster.pod_groups.keys()), now_ns)
+
+
 def _stamp(
     store: Store,
     cluster: Cluster,
     evicted: frozenset[str],
     starting: Set[str],
-    pods: Mapping[str, Pod],
+    members: Mapping[str, Sequence[Pod]],
     now_ns: int,
 ) -> None:
     """Write the times that the scheduler keeps on pod groups: last start, last eviction, stale since.
 
-    ``evicted`` are keys of pods, ``starting`` those of groups that start from nothing.
+    ``evicted`` are keys of pods, ``starting`` those of groups that start from nothing, ``members`` the pods after the
+    step of each group that is looked at.
     """
     lost = {cluster.pods[key].group_key for key in evicted if cluster.pods[key].group}
-    broken = _broken(cluster, pods)
-    for key, group in cluster.pod_groups.items():
+    for key, pods in members.items():
+        group = cluster.pod_groups.get(key)
+        if group is None:
+            continue
         start_ns = now_ns if key in starting else group.last_start_ns
         eviction_ns = now_ns if key in lost else group.last_eviction_ns
-        stale_ns = (group.stale_since_ns or now_ns) if key in broken else 0
+        stale_ns = (group.stale_since_ns or now_ns) if _is_broken(group, pods) else 0
         if (group.last_start_ns, group.last_eviction_ns, group.stale_since_ns) != (start_ns, eviction_ns, stale_ns):
             store.put(replace(group, last_start_ns=start_ns, last_eviction_ns=eviction_ns, stale_since_ns=stale_ns))
 
 
-def _broken(cluster: Cluster, pods: Mapping[str, Pod]) -> set[str]:
-    """The groups that run below their minimum and have no pod that finished."""
-    used: dict[str, Counter[str]] = defaultdict(Counter)
-    finished = set()
-    for pod in pods.values():
-        if not pod.group:
-            continue
-        if pod.phase == Phase.SUCCEEDED:
-            finished.add(pod.group_key)
-        elif pod.node and pod.phase != Phase.FAILED:
-            used[pod.group_key][pod.sub_group or DEFAULT_SET] += 1
-    groups = ((key, cluster.pod_groups.get(key)) for key in used.keys() - finished)
-    return {key for key, group in groups if group and tree_fault(group) is None and short_of(group, used[key])}
+def _is_broken(group: PodGroup, pods: Sequence[Pod]) -> bool:
+    """Whether the group runs below its minimum and has no pod that finished."""
+    used = [pod for pod in pods if pod.node and not pod.has_ended]
+    if not used or any(pod.phase == Phase.SUCCEEDED for pod in pods) or tree_fault(group) is not None:
+        return False
+    return short_of(group, Counter(pod.sub_group or DEFAULT_SET for pod in used)) is not None

@@ -5,5 +5,6 @@
 has reviews computed by two threads of their own, with bounds on time and bodies (``reconcile.admission``).
 ``webhook_service`` serves them from before the first list until seconds after the signal to end: the readiness of the
 pod depends on them only, /readyz/scheduling shows what scheduling waits for. ``certificate`` keeps the Secret,
-``authority`` makes the certificate in it.
+``authority`` makes the certificate in it. ``page_server`` serves the page of the cluster to those whom ``page_access``
+lets in: the one that ``live_page`` makes of the last cycle.
 """

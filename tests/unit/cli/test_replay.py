@@ -81,4 +81,4 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     path.write_text('{"apiVersion": "v1", "kind": "List"}')
     other = run("replay", str(path))
     assert other.returncode == 2
-    assert other.stderr.startswith(f"error: {path}: document 1: ")
+    assert other.stderr.startswith(f"error: {path}: document 1: List of v1, not a CycleRecording of kai-sched.io/v1: ")

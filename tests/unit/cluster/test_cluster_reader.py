@@ -31,6 +31,7 @@ class Desk:
         self.answers: dict[str, Answer] = {}
         self.asked: list[tuple[str, str, str]] = []
         self.naps: list[float] = []
+        self.config_map = ""
         self.api = api
         server.answer = self.answer
 
@@ -44,7 +45,8 @@ class Desk:
         await asyncio.sleep(0)
 
     async def read(self, namespace: str = "") -> ReadObjects:
-        return await ClusterReader(self.api, keep, lambda: 0.0, self.nap).read(SOURCES, "kai-scheduler", namespace)
+        reader = ClusterReader(self.api, keep, lambda _: self.config_map, lambda: 0.0, self.nap)
+        return await reader.read(SOURCES, "kai-scheduler", namespace)
 
     def paths(self) -> list[str]:
         return [path for _, path, _ in self.asked]
@@ -91,6 +93,17 @@ async def test_of_config_maps_the_metadata_is_asked_for_and_objects_get_their_ki
         ("v1", "ConfigMap", "c"),
     ]
     assert found.objects[0]["spec"] == {"x": 1}
+
+
+async def test_the_config_map_that_is_needed_is_read_whole(desk: Desk) -> None:
+    desk.config_map = "ns/kinds"
+    desk.answers["/api/v1/configmaps"] = lambda _: listed("kinds", "other")
+    desk.answers["/api/v1/namespaces/ns/configmaps"] = lambda request: listed("kinds", data=dict(request.query))
+    found = await desk.read()
+    kinds, other = found.objects
+    assert kinds["data"]["fieldSelector"] == "metadata.name=kinds"
+    assert (kinds["apiVersion"], kinds["kind"], kinds["metadata"]["name"]) == ("v1", "ConfigMap", "kinds")
+    assert "data" not in other
 
 
 async def test_all_pages_are_read(desk: Desk) -> None:

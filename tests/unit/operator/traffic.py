@@ -30,6 +30,7 @@ from kai_sched.model.read.kinds import POD, POD_GROUP, QUEUE, Kind
 from kai_sched.operator.app import Base, build_intake, connect
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle.recorder import CycleRecorder
+from kai_sched.operator.http.live_page import LivePage
 from kai_sched.operator.http.pages import Pages
 from kai_sched.operator.http.webhook_service import WebhookService
 from kai_sched.operator.intake.live_settings import LiveSettings
@@ -201,6 +202,7 @@ class Traffic:
             lease,
             self.pages,
             webhooks,
+            LivePage(False, "", clock),
             "kai-scheduler/us",
             recorder,
             clock,

@@ -23,7 +23,7 @@ from kai_sched.plan.effects import Bind, ClaimUse, Evict
 from kai_sched.plan.result import CycleResult, PodState
 from kai_sched.report.claims import claimed_devices
 from kai_sched.report.device_text import devices
-from kai_sched.report.json import Cycle, cycle_document
+from kai_sched.report.json import Cycle, cycle_document, to_dict
 from tests.unit.report.sample import sample
 
 DRIVER = "gpu.example.com"
@@ -150,7 +150,7 @@ def test_all_devices_are_listed_and_pods_beyond_the_eighth_counted() -> None:
 
 def test_json_has_them_by_node_and_scenarios_do_not() -> None:
     cluster, result = world()
-    document = cycle_document(Cycle(cluster, result, {}), Config())
+    document = to_dict(cycle_document(Cycle(cluster, result, {}), Config()))
     assert document["claimedDevices"]["n1"][:2] == [
         {
             "driver": DRIVER,
@@ -171,7 +171,7 @@ def test_json_has_them_by_node_and_scenarios_do_not() -> None:
         },
     ]
     assert document["claimedDevices"]["n1"][3]["consumedCapacity"] == {"memory": "10737418240", "slots": "1500m"}
-    assert "claimedDevices" not in cycle_document(Cycle(cluster, result, {}), None)
+    assert "claimedDevices" not in to_dict(cycle_document(Cycle(cluster, result, {}), None))
 
 
 def test_a_cluster_without_claims_has_no_such_table() -> None:

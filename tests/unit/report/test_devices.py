@@ -9,7 +9,7 @@ from kai_sched.plan.effects import Bind
 from kai_sched.plan.result import CycleResult, PodState
 from kai_sched.report.device_text import devices
 from kai_sched.report.devices import shared_devices
-from kai_sched.report.json import Cycle, cycle_document
+from kai_sched.report.json import Cycle, cycle_document, to_dict
 from tests.unit.report.sample import sample
 
 HALF, FOURTH = Shape(share=GpuShare(1, 0.5)), Shape(share=GpuShare(1, 0.25))
@@ -103,13 +103,13 @@ def test_names_are_escaped() -> None:
 
 def test_json_has_them_by_node_and_scenarios_do_not() -> None:
     cluster, result = world()
-    document = cycle_document(Cycle(cluster, result, {}), Config())
+    document = to_dict(cycle_document(Cycle(cluster, result, {}), Config()))
     assert document["sharedGPUs"]["n1"][0] == {
         "gpuGroup": "h",
         "held": 0.75,
         "pods": {"ml/a": {"fraction": 0.5}, "ml/b": {"memoryMiB": 4000}},
     }
-    assert "sharedGPUs" not in cycle_document(Cycle(cluster, result, {}), None)
+    assert "sharedGPUs" not in to_dict(cycle_document(Cycle(cluster, result, {}), None))
 
 
 def test_a_cluster_without_shares_has_no_such_table() -> None:

@@ -10,7 +10,7 @@ import yaml
 from kai_sched.model.config import Config
 from kai_sched.model.problems import Problem
 from kai_sched.plan.effects import Bind
-from kai_sched.report.json import Cycle, cycle_document, document, encode, encoded, to_yaml
+from kai_sched.report.json import Cycle, cycle_document, document, encode, encoded, to_dict, to_yaml
 from tests.unit.report.sample import WHY, sample
 
 
@@ -23,7 +23,7 @@ def cycle() -> Cycle:
 def test_a_cycle_of_a_scenario() -> None:
     failed = {"status": "Failed", "node": "node-1"}
     pending = {"status": "Pending", "node": ""}
-    assert cycle_document(cycle(), None) == {
+    assert to_dict(cycle_document(cycle(), None)) == {
         "decided": {
             "ml/broken-0": failed,
             "ml/large-0": pending,
@@ -38,7 +38,7 @@ def test_a_cycle_of_a_scenario() -> None:
 
 
 def test_a_cycle_of_a_plain_cluster_has_queues_and_groups_too() -> None:
-    found = cycle_document(cycle(), Config())
+    found = to_dict(cycle_document(cycle(), Config()))
     assert found["queues"]["team-a"] == {
         "parent": "dep",
         "priority": 100,
@@ -69,7 +69,7 @@ def test_a_cycle_of_a_plain_cluster_has_a_summary_and_its_reasons_as_data() -> N
 def test_pods_that_are_bound_show_the_devices_that_they_get() -> None:
     before = cycle()
     bind = Bind("ml/small-0", "", "node-1", ("new",))
-    found = cycle_document(replace(before, result=replace(before.result, effects=(bind,))), None)
+    found = to_dict(cycle_document(replace(before, result=replace(before.result, effects=(bind,))), None))
     assert found["decided"]["ml/small-0"]["gpuGroups"] == ["new"]
 
 
@@ -77,13 +77,13 @@ def test_one_line_with_the_cycles_in_it_as_they_were_encoded() -> None:
     cycles = [cycle_document(cycle(), None)] * 2
     line = encode(document("a.json", "two\nlines", [encoded(item) for item in cycles], None))
     assert b"\n" not in line
-    head = {"apiVersion": "kai-sched.io/v1", "kind": "Simulation"}
-    assert json.loads(line) == {**head, "file": "a.json", "name": "two\nlines", "cycles": cycles}
+    head = {"apiVersion": "kai-sched.io/v1", "kind": "Simulation", "file": "a.json", "name": "two\nlines"}
+    assert json.loads(line) == {**head, "cycles": [to_dict(each) for each in cycles]}
 
 
 def test_problems_are_told_for_plain_clusters() -> None:
     problem = Problem("a.yaml, document 2", "Pod ml/x", "spec", "wrong: mend it")
-    assert document("a.yaml", "", [], [problem])["problems"] == [
+    assert to_dict(document("a.yaml", "", [], [problem]))["problems"] == [
         {"source": "a.yaml, document 2", "subject": "Pod ml/x", "field": "spec", "message": "wrong: mend it"}
     ]
 

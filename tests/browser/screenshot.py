@@ -1,0 +1,30 @@
+"""Takes docs/images/page.png: the page of examples/teams. Run by `make screenshot`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.browser.tab import show, tab
+from tests.tree import ROOT
+
+PICTURE = ROOT / "docs" / "images" / "page.png"
+COMMAND = (sys.executable, "-m", "kai_sched.cli.main", "simulate", "examples/teams", "-o", "html")
+WIDTH, HEIGHT = 1000, 640
+
+
+def take() -> None:
+    """Write the picture."""
+    PICTURE.parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, tab(WIDTH, HEIGHT) as page:
+        path = Path(folder) / "page.html"
+        path.write_bytes(subprocess.run(COMMAND, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
+        show(page, path)
+        page.screenshot(path=PICTURE)
+    print(f"{PICTURE.relative_to(ROOT)}: {PICTURE.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    take()
