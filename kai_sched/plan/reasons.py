@@ -146,17 +146,12 @@ NOT_SUPPORTED = "NotSupported"
 NOT_TRIED = "NotTried"
 OVER_WORK = "OverWorkLimit"
 SCHEDULER_ERROR = "SchedulerError"  # the name that kube-scheduler uses, too
-
 DELAYED = "PreemptionDelayNotElapsed"
 
-
 # What keeps all pods from a node, by the state that the node is in (``NoFit.verdicts``).
-NODE_NOT_READY, NODE_CORDONED = "not ready", "cordoned (unschedulable)"
+NODE_NOT_READY, NODE_CORDONED, NETWORK_UNAVAILABLE = "not ready", "cordoned (unschedulable)", "network unavailable"
 MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE = "memory pressure", "disk pressure", "PID pressure"
-NETWORK_UNAVAILABLE = "network unavailable"
-NODE_STATES = frozenset(
-    {NODE_NOT_READY, NODE_CORDONED, MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE, NETWORK_UNAVAILABLE}
-)
+NODE_STATES = {NODE_NOT_READY, NODE_CORDONED, NETWORK_UNAVAILABLE, MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE}
 
 MOST_HOLDERS = 3
 LEAST_SHOWN = 0.001
