@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from kai_sched import library
 from kai_sched.answers.selection import Selection
-from kai_sched.cli.inputs import BAD_INPUT, Input, InputOptions, print_error, read_input
+from kai_sched.cli.inputs import BAD_INPUT, HTML, Input, InputOptions, print_error, read_input
 from kai_sched.cycle.world.pods import World, advance, restart_clocks, settled_states
 from kai_sched.files.load import SimulationCase
 from kai_sched.model.field_errors import FieldError
@@ -22,7 +22,6 @@ from kai_sched.solver import jit
 from kai_sched.telemetry.progress import Progress
 
 DATA = ("json", "yaml")
-HTML = "html"
 
 
 @dataclass(frozen=True, slots=True)
