@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Any
 
 from kai_sched import Cache, Cluster, Config, CycleResult, HintTracker, Store, run_cycle
-from kai_sched.answers.explain.explanation import explain
 from kai_sched.answers.trial import Trials
 from kai_sched.answers.workloads import workloads_of
 from kai_sched.cycle.world.pods import World, advance
@@ -44,6 +43,7 @@ from kai_sched.snapshot.tables import Help
 from kai_sched.solver import jit
 from tests.perf.against import run_against
 from tests.perf.builder import NOW_NS
+from tests.perf.explained import timed_explanation
 from tests.perf.shapes import CASES, Case, fresh_store
 
 REPETITIONS = 9
@@ -258,12 +258,8 @@ def repeat_explanations(case: Case, config: Config) -> Runs:
     asked = workloads.of(waiting[case.explained])
     for repetition in range(EXPLANATIONS + 1):
         gc.collect()
-        started = time.perf_counter()
-        found = explain(trials, asked, workloads)
-        seconds = time.perf_counter() - started
-        said = [f"{each.text}: {costs.text}" for each, costs in found.suggestions]
-        said += [each.text for each in found.constraints] + [each.bound for each in found.nothing]
-        runs.plans.add(hashlib.sha256("\n".join(said).encode()).hexdigest())
+        seconds, plan = timed_explanation(trials, asked, workloads)
+        runs.plans.add(plan)
         if repetition:
             runs.add(base, seconds)
     return runs
