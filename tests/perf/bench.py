@@ -1,14 +1,13 @@
 """The benchmark: `make bench ARGS='--only SHAPE --json FILE'`.
 
 Every repetition starts from a fresh store with all objects renamed and shuffled, nothing kept but compiled code: a
-cycle with claims starts the process that evaluates selectors, and asks it about all of them. A steady shape keeps its
-store and cache while 500 pods change, and one with a newcomer while one pod comes: *lowering* is what it costs to
-make the tables of the cycle of that pod. The median counts. A shape of many cycles runs once, as the operator would:
-what counts is its slowest cycle (the median of them is in the JSON). Of an explained shape it is the whole
-explanation of one group. It fails where an outcome differs from the shape's, where two repetitions come to different
-plans, or where a warm cycle decides otherwise than a cold one. Each shape runs in a process of its own, so that its
-memory is its own. `--against COMMIT` runs each shape in that version and in this one in turn, and fails where a cycle
-of this one is slower (``tests.perf.against``).
+cycle with claims starts the process that evaluates selectors. A steady shape keeps its store and cache while 500 pods
+change, and one with a newcomer while one pod comes: *lowering* is what it costs to make the tables of the cycle of that
+pod. The median counts. A shape of many cycles runs once, as the operator would: what counts is its slowest cycle (the
+median of them is in the JSON). Of an explained shape it is the whole explanation of one group. It fails where an
+outcome differs from the shape's, where two repetitions come to different plans, or where a warm cycle decides otherwise
+than a cold one. Each shape runs in a process of its own, so that its memory is its own. `--against COMMIT` runs each
+shape in that version and in this one in turn, and fails where a cycle of this one is slower (``tests.perf.against``).
 """
 
 from __future__ import annotations
