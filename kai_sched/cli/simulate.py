@@ -92,8 +92,27 @@ def simulate(options: SimulateOptions) -> int:
 def _simulate_changes(found: Input, options: SimulateOptions) -> int:
     from kai_sched.cli.questions import open_case, print_difference
 
+    _refuse_choices(options)
     print_difference(open_case(found, options.input.changes), options.shown.output)
     return 0
+
+
+def _refuse_choices(options: SimulateOptions) -> None:
+    """What chooses from a table has no meaning for a difference. Raises FieldError."""
+    shown = options.shown
+    given = {
+        "--output": shown.output in ("name", "csv"),
+        "--all": shown.everything,
+        "--pending": shown.pending,
+        "--namespace": bool(shown.namespace),
+        "--queue": bool(shown.queue),
+        "--selector": bool(shown.labels),
+        "--sort": shown.sort != Shown().sort,
+        "--no-headers": not shown.headers,
+        "--cycles": options.cycles is not None,
+    }
+    for flag in (flag for flag, is_given in given.items() if is_given):
+        raise FieldError(flag, "changes are printed as a difference, of all workloads once they have settled: omit it")
 
 
 def _print(case: SimulationCase, shown: Shown, found: Input, one_of_many: bool, progress: Progress) -> None:
