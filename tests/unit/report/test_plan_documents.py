@@ -64,7 +64,7 @@ def test_the_other_way_round() -> None:
 
 
 def test_a_plan_of_another_version_is_refused_with_the_remedy() -> None:
-    with pytest.raises(FieldError, match="not a plan of this version .*: simulate its cluster again"):
+    with pytest.raises(FieldError, match=r"not a plan of this version .*: simulate its cluster again"):
         read_plan("b.json", b'{"apiVersion": "kai-sched.io/v1", "kind": "Simulation", "cycles": 5}')
 
 
