@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from kai_sched import library
 from kai_sched.answers.selection import Selection
+from kai_sched.answers.words import count
 from kai_sched.cli.inputs import BAD_INPUT, HTML, Input, InputOptions, print_error, read_input
 from kai_sched.cycle.world.pods import World, advance, restart_clocks, settled_states
 from kai_sched.files.load import SimulationCase
@@ -17,7 +18,7 @@ from kai_sched.report import json
 from kai_sched.report.columns import Line
 from kai_sched.report.console import width_of_terminal, write_lines
 from kai_sched.report.json import Cycle
-from kai_sched.report.text import count, plain
+from kai_sched.report.text import plain
 from kai_sched.solver import jit
 from kai_sched.telemetry.progress import Progress
 
