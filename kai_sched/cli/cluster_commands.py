@@ -1,4 +1,5 @@
-"""The commands that ask about a cluster, from files or a running one: ``simulate``, ``explain``, ``fit`` and ``diff``.
+"""The commands that ask about a cluster, from files or a running one: ``simulate``, ``top``, ``explain``, ``fit``
+and ``diff``.
 
 ``main`` makes commands of these functions, whose parameters are the flags.
 """
@@ -73,6 +74,37 @@ def simulate(
     changes = _changes(settings, add_nodes, drain, uncordon, remove, override)
     shown = Shown(output, everything, pending, namespace, queue, selector, sort, headers)
     raise typer.Exit(simulate(SimulateOptions(replace(found, actions=actions, changes=changes), cycles, shown)))
+
+
+def top(
+    paths: flags.ClusterFiles = None,
+    every: flags.Every = 10.0,
+    now: flags.Now = None,
+    config: flags.Config = None,
+    solver: flags.Solver = "auto",
+    wide: flags.Wide = False,
+    everything: flags.Everything = False,
+    pending: flags.Pending = False,
+    namespace: flags.OfNamespace = "",
+    queue: flags.OfQueue = "",
+    selector: flags.WithLabels = "",
+    sort: flags.Sort = "age",
+    cluster: flags.Cluster = False,
+    kubeconfig: flags.Kubeconfig = None,
+    context: flags.Context = None,
+) -> None:
+    """Show the table of simulate, read again every few seconds; q or Ctrl-C ends it, any other key reads at once.
+
+    Lists objects of a running cluster (--cluster) and changes none. A pipe gets the table once. Exit status: 0, or 2
+    if the input cannot be used.
+    """
+    from kai_sched.cli.simulate import Shown, SimulateOptions
+    from kai_sched.cli.top import top
+
+    flags.check_input(paths, cluster, kubeconfig, context)
+    found = _input(paths, config, now, solver, cluster, kubeconfig, context, {})
+    shown = Shown("wide" if wide else "table", everything, pending, namespace, queue, selector, sort)
+    raise typer.Exit(top(SimulateOptions(found, shown=shown), every))
 
 
 def explain(

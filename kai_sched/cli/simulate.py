@@ -24,6 +24,8 @@ from kai_sched.telemetry.progress import Progress
 
 DATA = ("json", "yaml")
 RECORDS = ("name", "csv")  # nothing but a line for each workload is printed
+# About so many cycles the explanations on a page take: whether compiled kernels are worth loading depends on it.
+CYCLES_OF_A_PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ def simulate(options: SimulateOptions) -> int:
     # Names that the encoding of the terminal cannot show must not stop the command.
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     progress = Progress(sys.stderr)
-    found = read_input(options.input, options.cycles or 1, progress)
+    cycles = CYCLES_OF_A_PAGE if options.shown.output == HTML else 1
+    found = read_input(options.input, max(options.cycles or 1, cycles), progress)
     if found is None:
         return BAD_INPUT
     if found.as_of and options.shown.output not in ("table", "wide"):
@@ -124,7 +127,7 @@ def _print(case: SimulationCase, shown: Shown, found: Input, one_of_many: bool, 
     if shown.output == HTML:
         _print_page(case, shown, found, progress)
         return
-    write_lines(sys.stdout, _tables(case, shown, found.as_of, one_of_many, progress))
+    write_lines(sys.stdout, tables(case, shown, found.as_of, one_of_many, progress))
 
 
 def _decide(case: SimulationCase, settle_last: bool, progress: Progress) -> Iterator[Cycle]:
@@ -185,7 +188,7 @@ def _selection(shown: Shown) -> Selection:
     return Selection(shown.namespace, shown.queue, shown.labels, shown.pending, shown.sort)
 
 
-def _tables(case: SimulationCase, shown: Shown, as_of: str, one_of_many: bool, progress: Progress) -> Iterator[Line]:
+def tables(case: SimulationCase, shown: Shown, as_of: str, one_of_many: bool, progress: Progress) -> Iterator[Line]:
     """A line for each cycle but the last, and what the last one comes to."""
     from kai_sched.answers.overview import overview
     from kai_sched.answers.selection import selected
