@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from kai_sched.answers.changes import Remove
 from kai_sched.answers.difference import difference
 from kai_sched.answers.explain.explanation import Costs
-from kai_sched.answers.goal import Goal, group_pods, holding, pod_gpus
+from kai_sched.answers.goal import Goal, goal_of, group_pods, holding, pod_gpus
 from kai_sched.answers.headlines import victims_of
+from kai_sched.answers.overview import room_of
 from kai_sched.answers.trial import TrialOutcome, Trials
+from kai_sched.answers.waiting import in_brief
+from kai_sched.answers.when import RunTime, When, when_starts
 from kai_sched.answers.words import alike, count, gpus, pattern
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.plan.reasons import Reason
@@ -39,8 +42,12 @@ class Fit:
         Nodes with the number of its pods.
     costs
         What it costs others.
-    reason
-        Why it, or the rest of it, waits.
+    reason, why
+        Why it, or the rest of it, waits: in whole, and in a few words.
+    when
+        When it starts, where it waits.
+    left_free
+        GPUs that are free after it and would not be without it: gangs go as a whole.
     """
 
     workload: Workload
@@ -52,27 +59,42 @@ class Fit:
     nodes: tuple[tuple[str, int], ...] = field(repr=False)
     costs: Costs = field(repr=False)
     reason: Reason | None = field(repr=False)
+    why: str = ""
+    when: When | None = field(default=None, repr=False)
+    left_free: float = 0.0
 
     @property
     def text(self) -> str:
         """The answer in one line."""
         name = f"{self.workload.namespace}/{self.workload.name} ({self.workload.kind}, queue {self.queue or 'none'})"
         if self.verdict == WAITS:
-            why = self.reason.message if self.reason else "its pods get no node"
-            return f"{name} waits: {why}"
+            starts = f"; it starts {self.when.text}" if self.when is not None and self.when.is_known else ""
+            return f"{name} waits: {self.why or 'its pods get no node'}{starts}"
         amount = f", {gpus(self.gpus)}" if self.gpus else ""
         some_pods = count(self.pods, "pod")
         if self.pods < self.of_pods:
             some_pods = f"{self.pods} of its {self.of_pods} pods"
         when = "runs now" if self.verdict == RUNS else "runs once others have left"
-        return f"{name} {when}: {some_pods}{amount} on {_nodes(self.nodes)}; {self.costs.text}"
+        stays = f"; {gpus(self.left_free)} stay free" if self.left_free else ""
+        return f"{name} {when}: {some_pods}{amount} on {_nodes(self.nodes)}; {self.costs.text}{stays}"
 
 
-def fit(trials: Trials, asked: Sequence[Workload], workloads: Workloads) -> list[Fit]:
-    """Whether each of these workloads of the cluster would run, and what all of them together cost the others."""
+def fit(
+    trials: Trials, asked: Sequence[Workload], workloads: Workloads, run_times: Mapping[str, RunTime] = {}
+) -> list[Fit]:
+    """Whether each of these workloads of the cluster would run, and what all of them together cost the others.
+
+    ``run_times`` says how long workloads run, by key of their group.
+    """
     together = trials.outcome()
     without = trials.outcome([Remove(each.group) for each in asked])
-    return [_fit(trials, each, workloads, together, without) for each in asked]
+    found = [_fit(trials, each, workloads, together, without) for each in asked]
+    return [_with_time(each, trials, workloads, run_times) if each.verdict == WAITS else each for each in found]
+
+
+def _with_time(found: Fit, trials: Trials, workloads: Workloads, run_times: Mapping[str, RunTime]) -> Fit:
+    goal = goal_of(trials.cluster, found.workload.group)
+    return replace(found, when=when_starts(trials, goal, run_times, (), workloads))
 
 
 def _fit(trials: Trials, asked: Workload, workloads: Workloads, together: TrialOutcome, without: TrialOutcome) -> Fit:
@@ -87,6 +109,9 @@ def _fit(trials: Trials, asked: Workload, workloads: Workloads, together: TrialO
     costs = Costs(tuple(victims_of(lost, cluster, workloads, trials.now_ns)), late)
     state = together.last.groups.get(asked.group) or together.first.groups.get(asked.group)
     first = [each for each in together.first.effects if getattr(each, "cause", "") == asked.group]
+    queues = {each.name: each for each in together.last.queues}
+    reason = state.reason if state else None
+    missing = sum(pod_gpus(pod) for pod in pods if not pod.node)
     verdict = WAITS if not runs else EVICTS if costs.victims or first else RUNS
     return Fit(
         workload=asked,
@@ -97,8 +122,15 @@ def _fit(trials: Trials, asked: Workload, workloads: Workloads, together: TrialO
         gpus=sum(pod_gpus(pod) for pod in (placed if runs else pods)),
         nodes=tuple(sorted(Counter(pod.node for pod in placed).items())),
         costs=costs,
-        reason=state.reason if state else None,
+        reason=reason,
+        left_free=max(0.0, _free(together, trials) - _free(without, trials)),
+        why=in_brief(state, reason, missing, queues) if state and reason else "",
     )
+
+
+def _free(outcome: TrialOutcome, trials: Trials) -> float:
+    """GPUs that are free once all has settled."""
+    return room_of(outcome.end, outcome.last, trials.config, "gpu").free
 
 
 def _nodes(nodes: Sequence[tuple[str, int]]) -> str:

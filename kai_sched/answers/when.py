@@ -55,9 +55,16 @@ class When:
     now_ns: int
 
     @property
+    def is_known(self) -> bool:
+        """Whether some time bounds it."""
+        return bool(self.latest_ns) or self.not_before_ns > self.now_ns
+
+    @property
     def text(self) -> str:
         """The answer in a line."""
         parts = []
+        if self.not_before_ns == self.latest_ns > self.now_ns:
+            return f"at {self._at(self.latest_ns)}"
         if self.not_before_ns > self.now_ns:
             parts.append(f"not before {self._at(self.not_before_ns)}")
         if self.latest_ns:

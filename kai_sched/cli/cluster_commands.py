@@ -122,6 +122,7 @@ def fit(
     now: flags.Now = None,
     config: flags.Config = None,
     solver: flags.Solver = "auto",
+    runtime: flags.RunTimes = None,
     settings: flags.Setting = None,
     add_nodes: flags.NewNodes = None,
     drain: flags.Drained = None,
@@ -143,7 +144,9 @@ def fit(
     flags.check_input(on, cluster, kubeconfig, context)
     found = _input(on, config, now, solver, cluster, kubeconfig, context, {})
     changes = _changes(settings, add_nodes, drain, uncordon, remove, override)
-    raise typer.Exit(run_fit(replace(found, changes=changes), workloads, output, exit_code))
+    raise typer.Exit(
+        run_fit(replace(found, changes=changes, run_times=tuple(runtime or ())), workloads, output, exit_code)
+    )
 
 
 def diff(

@@ -162,12 +162,19 @@ def run_fit(options: InputOptions, workloads: Sequence[str], output: str, exit_s
         names = ", ".join(workloads)
         print_error(FieldError("WORKLOAD", f"no pod of this scheduler in {names}: name files with workloads"))
         return BAD_INPUT
-    answers = fit(opened.trials, asked, opened.workloads)
+    try:
+        run_times = read_run_times(options.run_times, opened)
+    except FieldError as error:
+        print_error(error)
+        return BAD_INPUT
+    answers = fit(opened.trials, asked, opened.workloads, run_times)
     if output in ("json", "yaml"):
         _print_data(answers_json.fit_document(answers), output)
     else:
         for answer in answers:
             print(plain(answer.text))
+            if answer.verdict == WAITS and answer.reason is not None and output == "wide":
+                print(f"  {plain(answer.reason.message)}")
     if not exit_status:
         return 0
     verdicts = {answer.verdict for answer in answers}

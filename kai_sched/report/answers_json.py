@@ -294,5 +294,8 @@ def _fit(found: Fit) -> q.FitDocument:
         nodes=dict(found.nodes),
         costs=_costs(found.costs),
         reason=reason_document(found.reason) if found.reason else None,
+        why=found.why,
+        when=_when(found.when) if found.when else None,
+        left_free=found.left_free,
         text=found.text,
     )

@@ -264,6 +264,12 @@ class FitDocument(AnswerDocument, kw_only=True):
         What it costs others.
     reason
         Why it, or the rest of it, waits; null where nothing of it does.
+    why
+        The reason in a few words; empty where it does not wait.
+    when
+        When it starts, where it waits; else null.
+    left_free
+        GPUs that are free after it and would not be without it, in devices.
     text
         The answer in one line.
     """
@@ -277,6 +283,9 @@ class FitDocument(AnswerDocument, kw_only=True):
     nodes: dict[str, int]
     costs: CostsDocument
     reason: ReasonDocument | None
+    why: str
+    when: WhenDocument | None
+    left_free: float
     text: str
 
 

@@ -4,7 +4,8 @@ Every repetition starts from a fresh store with all objects renamed and shuffled
 cycle with claims starts the process that evaluates selectors, and asks it about all of them. A steady shape keeps its
 store and cache while 500 pods change, and one with a newcomer while one pod comes: *lowering* is what it costs to make
 the tables of the cycle of that pod. The median counts. A shape of many cycles runs once, as the
-operator would: what counts is its slowest cycle (the median of them is in the JSON). It fails where an outcome
+operator would: what counts is its slowest cycle (the median of them is in the JSON). Of an explained shape it is the
+whole explanation of one group. It fails where an outcome
 differs from the shape's, where two repetitions come to different plans, or where a warm cycle decides otherwise than a
 cold one. Each shape runs in a process of its own, so that its memory is its own. `--against COMMIT` runs each shape in
 that version and in this one in turn, and fails where a cycle of this one is slower (``tests.perf.against``).
@@ -29,6 +30,9 @@ from pathlib import Path
 from typing import Any
 
 from kai_sched import Cache, Cluster, Config, CycleResult, HintTracker, Store, run_cycle
+from kai_sched.answers.explain.explanation import explain
+from kai_sched.answers.trial import Trials
+from kai_sched.answers.workloads import workloads_of
 from kai_sched.cycle.world.pods import World, advance
 from kai_sched.lowering.lower import lower
 from kai_sched.model.claims.objects import ResourceClaim
@@ -43,6 +47,7 @@ from tests.perf.builder import NOW_NS
 from tests.perf.shapes import CASES, Case, fresh_store
 
 REPETITIONS = 9
+EXPLANATIONS = 3
 STEP_NS = 1_000_000_000
 CHANGED_PODS = 500
 COLUMNS = {
@@ -242,6 +247,28 @@ def repeat_cycles(case: Case, config: Config) -> Runs:
     return runs
 
 
+def repeat_explanations(case: Case, config: Config) -> Runs:
+    """The explanation of one group, with trials that have been made before; the plan is what it says."""
+    runs, prefix = Runs(), "r0x-"
+    cluster = fresh_store(case, prefix, 0).cluster()
+    trials, workloads = Trials(cluster, config, NOW_NS), workloads_of(cluster)
+    base = trials.outcome().first
+    assert case.explained is not None
+    waiting = sorted(key for key, group in base.groups.items() if group.reason is not None)
+    asked = workloads.of(waiting[case.explained])
+    for repetition in range(EXPLANATIONS + 1):
+        gc.collect()
+        started = time.perf_counter()
+        found = explain(trials, asked, workloads)
+        seconds = time.perf_counter() - started
+        said = [f"{each.text}: {costs.text}" for each, costs in found.suggestions]
+        said += [each.text for each in found.constraints] + [each.bound for each in found.nothing]
+        runs.plans.add(hashlib.sha256("\n".join(said).encode()).hexdigest())
+        if repetition:
+            runs.add(base, seconds)
+    return runs
+
+
 def gpus_of(cluster: Cluster, effects: Sequence[Evict | Pipeline]) -> float:
     """The GPUs that the pods of these effects ask for."""
     return sum(dict(cluster.pods[effect.pod].shape.request).get("gpu", 0.0) for effect in effects)
@@ -284,6 +311,8 @@ def run_shape(name: str) -> dict[str, Any]:
         runs = repeat_arrivals(case, config)
     elif case.cycles:
         runs = repeat_cycles(case, config)
+    elif case.explained is not None:
+        runs = repeat_explanations(case, config)
     else:
         runs = (repeat_steady if case.steady else repeat_fresh)(case, config)
     last = runs.last

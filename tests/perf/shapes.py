@@ -13,6 +13,7 @@ from kai_sched.model.store import Store
 from tests.perf.builder import GPUS_PER_NODE, HOSTNAME, Builder
 from tests.perf.crowded import many_queues, mixed_reclaim, one_elastic, own_constraints
 from tests.perf.devices import claims, fractions
+from tests.perf.explained import explained_40n, explained_2000n
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Case:
     settled, is the shape's figure.
 
     ``cycles``: this many in a row, until nothing changes; the figure is the slowest of the first ``counted``. With
-    ``changed``, so many pods change before each but the first two, and the cycle after them does not count.
+    ``changed``, so many pods change before each but the first two, and the cycle after them does not count. With
+    ``explained``, the figure is the whole explanation of the group of this number among those that wait.
     """
 
     make: Callable[[str], list[Object]]
@@ -50,6 +52,7 @@ class Case:
     cycles: int = 0
     counted: int = 0
     changed: int = 0
+    explained: int | None = None
 
 
 def uniform(
@@ -283,6 +286,8 @@ CASES: dict[str, Case] = {
     ),
     "big-5000n": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True)),
     "big-5000n-steady": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True), steady=True),
+    "explain-40n": Case(explained_40n, EVERY_ACTION, Outcome(reasons_for_all=True), explained=0),
+    "explain-2000n": Case(explained_2000n, EVERY_ACTION, Outcome(), explained=0),
     "churn-5000n": Case(big_5000n, EVERY_ACTION, Outcome(), cycles=52, counted=52, changed=500),
     **{
         f"terms-{pods}": Case(
