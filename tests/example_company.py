@@ -1,15 +1,17 @@
-"""examples/company/cluster.json.gz, the cluster of the documents, made by `make docs`: a dump as ``kai-sched dump``
-writes it, of a company with two departments and 18 GPU nodes.
+"""The dumps in examples/company, on which the documents ask, made by `make docs`: a company with two departments and 18
+GPU nodes, as ``kai-sched dump`` writes it at nine o'clock, and at noon.
 
-Nothing in it is random: uids are counted, and times are minutes before NOW.
+Nothing in them is random: uids are made of names, and times are minutes before NOW.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from uuid import NAMESPACE_DNS, uuid5
 
 from kai_sched.files.dump import DumpMetadata, dump_chunks, dump_document
 from kai_sched.model.config import Config
@@ -21,6 +23,8 @@ NOW_NS = 1_795_424_400 * 10**9  # 2026-11-23 09:00 UTC
 MINUTE_NS = 60 * 10**9
 DAY = 24 * 60
 CONTEXT = "company"
+MORNING, NOON = 0, 3 * 60  # minutes after NOW
+ENDED_BY_NOON = frozenset({"dpo-sweep-01", "dpo-sweep-02", "ocr-eval", "tokenize-corpus"})
 
 # Department, its teams with quota and limit in GPUs; -1 is unlimited.
 DEPARTMENTS: Mapping[str, Mapping[str, tuple[int, int]]] = {
@@ -32,7 +36,7 @@ CORDONED, NOT_READY = "h100-07", "h100-12"
 # Kinds of owners, by apiVersion.
 PYTORCH, RAY = ("kubeflow.org/v1", "PyTorchJob"), ("ray.io/v1", "RayCluster")
 JOB, SET = ("batch/v1", "Job"), ("apps/v1", "ReplicaSet")
-NOTEBOOK = ("kubeflow.org/v1", "Notebook")
+NOTEBOOK, GROUP = ("kubeflow.org/v1", "Notebook"), ("scheduling.run.ai/v2alpha2", "PodGroup")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +70,7 @@ class Work:
     nodes: tuple[str, ...]
     minutes: int
     priority: str = "train"
-    minimum: int = 0
     deadline: int = 0
-    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def gpu_node(number: int) -> str:
@@ -85,9 +87,7 @@ def workloads() -> list[Work]:
     """All workloads with a group, those that run and those that wait."""
     eight, four, one = whole(8), whole(4), whole(1)
     nodes = [gpu_node(number) for number in range(1, 19) if gpu_node(number) not in (CORDONED, NOT_READY)]
-    sweep = [
-        Work(f"dpo-sweep-{n:02}", "chat", JOB, four, (nodes[15],), 90 - n, deadline=4 * 3600) for n in range(1, 3)
-    ]
+    sweep = [Work(f"dpo-sweep-{n:02}", "chat", JOB, four, (nodes[15],), 90 - n, deadline=4 * 3600) for n in range(1, 3)]
     more = [Work(f"dpo-sweep-{n:02}", "chat", JOB, four, ("",), 26 - n, deadline=4 * 3600) for n in range(3, 6)]
     return [
         Work("llama3-70b-sft", "nlp", PYTORCH, eight, tuple(nodes[:6]), 2 * DAY + 125),
@@ -109,30 +109,18 @@ def workloads() -> list[Work]:
 
 
 class Company:
-    """The objects of the cluster; ``uid`` counts them."""
+    """The objects of the cluster."""
 
-    def __init__(self) -> None:
+    def __init__(self, not_ready: frozenset[str]) -> None:
         self.objects: list[Manifest] = []
-        self._count = 0
+        self._not_ready = not_ready
 
-    def uid(self) -> str:
-        """The next one."""
-        self._count += 1
-        return f"00000000-0000-4000-8000-{self._count:012}"
-
-    def add(self, api: tuple[str, str], name: str, minutes: int, namespace: str = "", **parts: Any) -> Manifest:
-        """Add an object that was created so many minutes ago; ``metadata`` among the parts is added to that."""
-        meta = {
-            "name": name,
-            "uid": self.uid(),
-            "resourceVersion": str(1000 + self._count),
-            "creationTimestamp": ago(minutes),
-        }
+    def add(self, api: tuple[str, str], name: str, minutes: int, namespace: str = "", **parts: Any) -> None:
+        """Add an object that was created so many minutes before NOW; ``metadata`` of the parts is added to its own."""
+        meta = {"name": name, "uid": uid(api[1], name), "resourceVersion": "1", "creationTimestamp": ago(minutes)}
         scope = {"namespace": namespace} if namespace else {}
         whole = {**scope, **meta, **parts.pop("metadata", {})}
-        made = {"apiVersion": api[0], "kind": api[1], "metadata": whole, **parts}
-        self.objects.append(made)
-        return made
+        self.objects.append({"apiVersion": api[0], "kind": api[1], "metadata": whole, **parts})
 
     def add_node(self, name: str, gpus: int, cpus: int, memory: int) -> None:
         """A node with so many GPUs, CPU cores and Gi of memory."""
@@ -143,7 +131,7 @@ class Company:
             room["nvidia.com/gpu"] = str(gpus)
             labels["nvidia.com/gpu.product"] = "NVIDIA-H100-80GB-HBM3"
             spec["taints"] = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]
-        ready = {"type": "Ready", "status": "Unknown" if name == NOT_READY else "True"}
+        ready = {"type": "Ready", "status": "Unknown" if name in self._not_ready else "True"}
         status = {"allocatable": room, "capacity": room, "conditions": [ready]}
         self.add(("v1", "Node"), name, 90 * DAY, metadata={"labels": labels}, spec=spec, status=status)
 
@@ -156,49 +144,39 @@ class Company:
             "gpu": {"quota": quota, "limit": limit, "overQuotaWeight": 1},
         }
         spec = {"resources": resources} | ({"parentQueue": parent} if parent else {})
-        self.add(("scheduling.run.ai/v2", "Queue"), name, 60 * DAY, spec=spec)
+        self.add(("scheduling.run.ai/v2", "Queue"), name, 60 * DAY - len(self.objects), spec=spec)
 
     def add_workload(self, work: Work) -> None:
-        """A workload with its group and its pods; each replica of a Deployment is a group of its own."""
-        owner = self._owner(work)
+        """A workload with its group and its pods; each replica of a Deployment has a group of its own."""
+        owner = reference(work.kind, work.name)
         if work.kind == SET:
             for place, node in enumerate(work.nodes):
-                pod = f"{owner['name']}-{place:05}"
-                self._add_pod(work, pod, node, owner, self._add_group(work, pod, owner, 1))
+                pod = f"{work.name}-{place}"
+                self._add_pod(work, pod, node, owner, self._add_group(work, pod, reference(("v1", "Pod"), pod), 1))
             return
-        minimum = work.minimum or (len(work.nodes) if work.kind in (PYTORCH, RAY) else 1)
+        if work.deadline:
+            self._add_job(work)
+        minimum = len(work.nodes) if work.kind in (PYTORCH, RAY) else 1
         group = self._add_group(work, work.name, owner, minimum)
         for place, node in enumerate(work.nodes):
             self._add_pod(work, f"{work.name}-{_role(work, place)}", node, owner, group)
 
-    def _owner(self, work: Work) -> Manifest:
-        """The reference to the workload; a Job with a deadline is an object of the dump."""
-        if work.kind == SET:
-            top = self._reference(("apps/v1", "Deployment"), work.name)
-            found = self.add(SET, f"{work.name}-7c9d", work.minutes, work.team, metadata={"ownerReferences": [top]})
-            return self._reference(SET, found["metadata"]["name"], found["metadata"]["uid"])
-        if not work.deadline:
-            return self._reference(work.kind, work.name)
-        status = {"startTime": ago(work.minutes), "active": len(work.nodes)}
+    def _add_job(self, work: Work) -> None:
+        """The Job itself: it has the deadline."""
         spec = {"activeDeadlineSeconds": work.deadline, "parallelism": len(work.nodes)}
-        job = self.add(JOB, work.name, work.minutes, work.team, spec=spec, status=status)
-        return self._reference(JOB, work.name, job["metadata"]["uid"])
-
-    def _reference(self, kind: tuple[str, str], name: str, uid: str = "") -> Manifest:
-        return {"apiVersion": kind[0], "kind": kind[1], "name": name, "uid": uid or self.uid(), "controller": True}
+        status = {"startTime": ago(work.minutes)} if any(work.nodes) else {}
+        self.add(JOB, work.name, work.minutes, work.team, spec=spec, status=status)
 
     def _add_group(self, work: Work, name: str, owner: Manifest, minimum: int) -> str:
         group = f"pg-{name}-{owner['uid']}"
         spec = {"queue": work.team, "priorityClassName": work.priority, "minMember": minimum}
         metadata = {"ownerReferences": [owner]}
-        self.add(
-            ("scheduling.run.ai/v2alpha2", "PodGroup"), group, work.minutes, work.team, metadata=metadata, spec=spec
-        )
+        self.add(GROUP, group, work.minutes, work.team, metadata=metadata, spec=spec)
         return group
 
     def _add_pod(self, work: Work, name: str, node: str, owner: Manifest, group: str) -> None:
         metadata = {
-            "labels": {"kai.scheduler/queue": work.team, **work.labels},
+            "labels": {"kai.scheduler/queue": work.team},
             "annotations": {"pod-group-name": group},
             "ownerReferences": [owner],
         }
@@ -232,14 +210,25 @@ def _role(work: Work, place: int) -> str:
     return f"gpu-worker-{place}" if work.kind == RAY else f"{place}"
 
 
+def uid(kind: str, name: str) -> str:
+    """That of the object: the same in both dumps."""
+    return str(uuid5(NAMESPACE_DNS, f"{kind}.{name}"))
+
+
+def reference(kind: tuple[str, str], name: str) -> Manifest:
+    """The reference to an owner."""
+    return {"apiVersion": kind[0], "kind": kind[1], "name": name, "uid": uid(kind[1], name), "controller": True}
+
+
 def ago(minutes: int) -> str:
     """The time so many minutes before NOW."""
     return format_time(NOW_NS - minutes * MINUTE_NS)
 
 
-def objects() -> list[Manifest]:
-    """All objects of the cluster."""
-    company = Company()
+def objects(at: int = MORNING) -> list[Manifest]:
+    """All objects of the cluster: at noon some workloads have ended, and the node that was not ready is back."""
+    company = Company(frozenset({NOT_READY}) if at == MORNING else frozenset())
+    ended = ENDED_BY_NOON if at == NOON else frozenset()
     for number in range(1, 19):
         company.add_node(gpu_node(number), gpus=8, cpus=192, memory=2000)
     for number in range(1, 7):
@@ -252,7 +241,8 @@ def objects() -> list[Manifest]:
     for name, value in CLASSES.items():
         company.add(("scheduling.k8s.io/v1", "PriorityClass"), name, 60 * DAY, value=value)
     for work in workloads():
-        company.add_workload(work)
+        if work.name not in ended:
+            company.add_workload(work)
     _add_bare_pods(company)
     return company.objects
 
@@ -266,10 +256,20 @@ def _add_bare_pods(company: Company) -> None:
         company.add_pod(f"eval-{place}", "chat", whole(1), "h100-01", 3 * DAY, of_queue["chat"], phase=phase)
 
 
-def document(manifests: Iterable[Manifest]) -> Manifest:
-    """The dump."""
-    return dump_document(manifests, Config(), DumpMetadata(NOW_NS, CONTEXT))
+def dumped(at: int) -> Manifest:
+    """The dump of that time."""
+    return dump_document(objects(at), Config(), DumpMetadata(NOW_NS + at * MINUTE_NS, CONTEXT))
+
+
+# Each dump in the folder of the example, and the time of it.
+DUMPS = {"cluster.json.gz": MORNING, "noon.json.gz": NOON}
+
+
+def main(folder: Path) -> None:
+    """Write the dumps into the folder."""
+    for name, at in DUMPS.items():
+        (folder / name).write_bytes(b"".join(dump_chunks(dumped(at))))
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.writelines(dump_chunks(document(objects())))
+    main(Path(sys.argv[1]))
