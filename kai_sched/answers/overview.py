@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from kai_sched.answers.goal import pod_gpus
 from kai_sched.answers.headlines import Headline, headlines
 from kai_sched.answers.waiting import Waiting, waiting_groups
-from kai_sched.answers.words import count, number
+from kai_sched.answers.words import count, gpus, number
 from kai_sched.answers.workloads import Workload, Workloads, workloads_of
 from kai_sched.model.config import Config, in_pool
 from kai_sched.model.objects import Phase
@@ -219,9 +219,10 @@ def _ours(scheduler: str, config: Config) -> bool:
 
 def room_text(room: ClusterRoom) -> str:
     """The line about the cluster: "40 nodes, 200 GPUs: 184 used, 0 free, 16 on 2 unusable nodes"."""
-    scale, unit = (1000.0, "CPU cores") if room.resource == "cpu" else (1.0, "GPUs")
-    total, used, free, apart = (number(each / scale) for each in (room.total, room.used, room.free, room.apart))
-    text = f"{count(room.nodes, 'node')}, {total} {unit}: {used} used, {free} free"
+    scale = 1000.0 if room.resource == "cpu" else 1.0
+    total, used, free, apart = (each / scale for each in (room.total, room.used, room.free, room.apart))
+    capacity = gpus(total) if room.resource == "gpu" else f"{number(total)} CPU core{'' if total == 1 else 's'}"
+    text = f"{count(room.nodes, 'node')}, {capacity}: {number(used)} used, {number(free)} free"
     if room.nodes_apart:
-        text += f", {apart} on {count(room.nodes_apart, 'unusable node')}"
+        text += f", {number(apart)} on {count(room.nodes_apart, 'unusable node')}"
     return text

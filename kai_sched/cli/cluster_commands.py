@@ -15,7 +15,12 @@ from kai_sched.cli import flags
 from kai_sched.cli.completion import complete_workloads
 
 if TYPE_CHECKING:
-    from kai_sched.cli.inputs import ChangeOptions, InputOptions
+    from kai_sched.cli.inputs import ChangeOptions, Input, InputOptions
+
+# Cycles that a command runs, about, of which each is estimated too long rather than too short: whether compiled kernels
+# are worth loading depends on it.
+CYCLES_OF_AN_EXPLANATION = 300
+CYCLES_OF_A_FIT = 2
 
 
 def simulate(
@@ -101,12 +106,14 @@ def explain(
     Every change that is proposed was simulated: with it the workload starts, with less of it it does not. With -o wide
     each has the flags of simulate that apply it. Exit status: 0, or 2 if the input cannot be used.
     """
+    flags.check_input(paths, cluster, kubeconfig, context)
+    options = _input(paths, config, now, solver, cluster, kubeconfig, context, {})
+    changes = _changes(settings, add_nodes, drain, uncordon, remove, override)
+    options = replace(options, changes=changes, run_times=tuple(runtime or ()))
+    found = _read(options, CYCLES_OF_AN_EXPLANATION)
     from kai_sched.cli.questions import run_explain
 
-    flags.check_input(paths, cluster, kubeconfig, context)
-    found = _input(paths, config, now, solver, cluster, kubeconfig, context, {})
-    changes = _changes(settings, add_nodes, drain, uncordon, remove, override)
-    raise typer.Exit(run_explain(name, replace(found, changes=changes, run_times=tuple(runtime or ())), output))
+    raise typer.Exit(run_explain(name, found, options, output))
 
 
 def fit(
@@ -137,16 +144,16 @@ def fit(
 
     Exit status: 0, or 2 if the input cannot be used; with --exit-code also 3 and 4.
     """
-    from kai_sched.cli.questions import run_fit
-
     if not on and not cluster:
         raise typer.BadParameter("name files with the cluster by --on, or read a running one with --cluster")
     flags.check_input(on, cluster, kubeconfig, context)
-    found = _input(on, config, now, solver, cluster, kubeconfig, context, {})
+    options = _input([*(on or ()), *workloads], config, now, solver, cluster, kubeconfig, context, {})
     changes = _changes(settings, add_nodes, drain, uncordon, remove, override)
-    raise typer.Exit(
-        run_fit(replace(found, changes=changes, run_times=tuple(runtime or ())), workloads, output, exit_code)
-    )
+    options = replace(options, changes=changes, run_times=tuple(runtime or ()))
+    found = _read(options, CYCLES_OF_A_FIT)
+    from kai_sched.cli.questions import run_fit
+
+    raise typer.Exit(run_fit(found, options, workloads, output, exit_code))
 
 
 def diff(
@@ -161,10 +168,21 @@ def diff(
 
     Exit status: 0, or 2 if the input cannot be used.
     """
+    options = [_input([path], config, now, solver, False, None, None, {}) for path in (before, after)]
+    first, second = (_read(each, CYCLES_OF_A_FIT) for each in options)
     from kai_sched.cli.questions import run_diff
 
-    first, second = (_input([path], config, now, solver, False, None, None, {}) for path in (before, after))
     raise typer.Exit(run_diff(first, second, output))
+
+
+def _read(options: InputOptions, cycles: int) -> Input:
+    """The input, for so many cycles. Ends the command where it cannot be used."""
+    from kai_sched.cli.inputs import BAD_INPUT, read_input
+
+    found = read_input(options, cycles)
+    if found is None:
+        raise typer.Exit(BAD_INPUT)
+    return found
 
 
 def _input(

@@ -1,5 +1,7 @@
 """``kai-sched explain``, ``fit`` and ``diff``, and what ``simulate`` prints of changes: a cluster is opened for trials,
 asked, and the answer printed.
+
+This module imports the solver, so it is imported once the input is read and it is chosen how the solver runs.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from kai_sched.answers.what_if import read_new_nodes, read_setting
 from kai_sched.answers.when import RunTime
 from kai_sched.answers.words import minute
 from kai_sched.answers.workloads import Workload, Workloads, workloads_of
-from kai_sched.cli.inputs import BAD_INPUT, ChangeOptions, Input, InputOptions, print_error, read_input
+from kai_sched.cli.inputs import BAD_INPUT, ChangeOptions, Input, InputOptions, print_error
 from kai_sched.cli.simulate import HTML
 from kai_sched.files.load import SimulationCase, load
 from kai_sched.files.run_times import WorkloadName
@@ -32,9 +34,6 @@ from kai_sched.report.json import encode, to_yaml
 from kai_sched.report.text import plain
 from kai_sched.telemetry.progress import Progress
 
-# Cycles that an explanation takes, about: whether compiled kernels are worth loading depends on it.
-CYCLES_OF_AN_EXPLANATION = 300
-CYCLES_OF_A_FIT = 8
 EXIT_STATUS = {RUNS: 0, WAITS: 3, EVICTS: 4}
 
 
@@ -114,24 +113,21 @@ def read_run_times(texts: Sequence[str], opened: Opened) -> dict[str, RunTime]:
     return found
 
 
-def _opened(options: InputOptions, cycles: int) -> Opened | None:
-    """The cluster to ask; None where the input cannot be used, which has been told."""
+def _opened(found: Input, changes: ChangeOptions) -> Opened | None:
+    """The cluster to ask; None where it cannot be changed so, which has been told."""
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    found = read_input(options, cycles)
-    if found is None:
-        return None
     if found.as_of:
         print(found.as_of, file=sys.stderr)
     try:
-        return open_case(found, options.changes)
+        return open_case(found, changes)
     except FieldError as error:
         print_error(error)
         return None
 
 
-def run_explain(name: str, options: InputOptions, output: str) -> int:
+def run_explain(name: str, found: Input, options: InputOptions, output: str) -> int:
     """Print why a workload waits and what would start it; returns the exit status."""
-    opened = _opened(options, CYCLES_OF_AN_EXPLANATION)
+    opened = _opened(found, options.changes)
     if opened is None:
         return BAD_INPUT
     try:
@@ -151,10 +147,9 @@ def run_explain(name: str, options: InputOptions, output: str) -> int:
     return 0
 
 
-def run_fit(options: InputOptions, workloads: Sequence[str], output: str, exit_status: bool) -> int:
-    """Print whether the workloads in these files would run; returns the exit status."""
-    both = replace(options, paths=(*options.paths, *workloads))
-    opened = _opened(both, CYCLES_OF_A_FIT)
+def run_fit(found: Input, options: InputOptions, workloads: Sequence[str], output: str, exit_status: bool) -> int:
+    """Print whether the workloads in these files, which are a part of what was read, would run; the exit status."""
+    opened = _opened(found, options.changes)
     if opened is None:
         return BAD_INPUT
     asked = _workloads_in(workloads, opened)
@@ -222,10 +217,9 @@ def _print_page(opened: Opened, changes: Sequence[str], answer: Explanation | No
     write_page(decided, f"as of {minute(trials.now_ns)}", PageExtras(changes, answer))
 
 
-def run_diff(first: InputOptions, second: InputOptions, output: str) -> int:
+def run_diff(first: Input, second: Input, output: str) -> int:
     """Print what differs between the plans of two clusters; returns the exit status."""
-    opened = [_opened(each, CYCLES_OF_A_FIT) for each in (first, second)]
-    before, after = opened
+    before, after = (_opened(each, ChangeOptions()) for each in (first, second))
     if before is None or after is None:
         return BAD_INPUT
     print_difference(replace(after, before=before.trials), output)

@@ -179,16 +179,18 @@ def _placed(overview: Overview, view: TableView) -> Iterator[Line]:
 
 
 def _place_row(each: PlacedWorkload | RunningWorkload, view: TableView) -> list[Cell]:
-    wide = [Cell(plain(each.workload.group))] if view.wide else []
     amount = f"{count(each.pods, 'pod')}, {number(each.gpus)} GPU" if each.gpus else count(each.pods, "pod")
-    return [
+    row = [
         Cell(plain(each.workload.name), "green", elastic=True),
         Cell(plain(each.workload.kind)),
         Cell(plain(each.queue) or "-"),
         Cell(amount, right=True),
-        *wide,
-        Cell(nodes_text(each.nodes, view.wide), elastic=True),
     ]
+    nodes = Cell(nodes_text(each.nodes, view.wide), elastic=True)
+    if not view.wide:
+        return [*row, nodes]
+    after = [Cell(plain(each.after))] if isinstance(each, PlacedWorkload) else []
+    return [*row, Cell(plain(each.workload.group)), nodes, *after]
 
 
 def nodes_text(nodes: Sequence[tuple[str, int]], wide: bool) -> str:

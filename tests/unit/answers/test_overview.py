@@ -116,6 +116,11 @@ def test_gpus_matter_most_where_there_are_any(text: str, resource: str) -> None:
     assert main_resource(run_cycle(cluster_of(text), Config(), NOW_NS)) == resource
 
 
+def test_one_is_one() -> None:
+    assert room_text(of(cluster_of("node a gpu=1"), Config())[0].room) == "1 node, 1 GPU: 0 used, 1 free"
+    assert room_text(of(cluster_of("node a cpu=1"), Config())[0].room) == "1 node, 1 CPU core: 0 used, 1 free"
+
+
 def test_without_gpus_cores_are_told() -> None:
     cluster = cluster_of("node a cpu=8\nnode b cpu=8 cordoned\npod g-0 cpu=2.5")
     assert room_text(of(cluster, Config())[0].room) == (

@@ -152,13 +152,13 @@ class TestAnswer:
         assert choices("--vers") == ["--version"]
 
     def test_options(self) -> None:
-        assert choices("simulate", "--so") == ["--solver"]
+        assert choices("simulate", "--so") == ["--solver", "--sort"]
         assert choices("run", "--no-d") == ["--no-default-queues"]
         assert {"-o", "--output"} <= set(choices("version", "-"))
         assert "-o" not in choices("version", "--")
 
     def test_choices_of_an_option_and_of_an_argument(self) -> None:
-        assert choices("simulate", "x.yaml", "-o", "") == ["table", "wide", "json", "yaml"]
+        assert choices("simulate", "x.yaml", "-o", "") == ["table", "wide", "name", "csv", "json", "yaml"]
         assert choices("simulate", "--solver=c") == ["--solver=compiled"]
         assert choices("completion", "z") == ["zsh"]
         assert choices("completion", "zsh", "") == []

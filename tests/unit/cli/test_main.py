@@ -46,7 +46,8 @@ def test_help_names_every_command_and_option() -> None:
     top = run("--help")
     assert top.returncode == 0
     assert all(
-        f"\n  {name} " in top.stdout for name in ("completion", "doctor", "reserve", "simulate", "version", "warmup")
+        f"\n  {name} " in top.stdout
+        for name in ("completion", "diff", "doctor", "explain", "fit", "reserve", "simulate", "version", "warmup")
     )
     assert "--install-completion" not in top.stdout
     options = run("simulate", "--help").stdout
@@ -58,7 +59,7 @@ def test_help_names_every_command_and_option() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("simulate", "examples/teams", "-o", "jsn"), "'-o': 'jsn' is not one of table, wide, json, yaml"),
+        (("simulate", "examples/teams", "-o", "jsn"), "'-o': 'jsn' is not one of table, wide, name, csv, json, yaml"),
         (("simulate", "examples/teams", "--solver", "x"), "'--solver': 'x' is not one of auto, compiled, interpreted"),
         (("run", "--log-level", "x"), "'--log-level': 'x' is not one of debug, info, warning, error"),
     ],

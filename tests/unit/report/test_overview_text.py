@@ -242,6 +242,16 @@ def test_a_cycle_in_a_sentence() -> None:
     assert cycle_text(of(done)) == "1 pod bound, 1 pipelined, 1 evicted; nothing waits"
 
 
+def test_wide_says_what_a_workload_that_has_a_place_waits_for() -> None:
+    _, result = sample()
+    groups = {"ml/large": group("ml/large", {"Pipelined": 1}, {"node-1": 1})}
+    result = replace(result, effects=(Pipeline("ml/large-0", "", "node-1"),), groups=groups)
+    waits = replace(result, leaving={"node-1": ("ml/a",)})
+    (row,) = [line for line in drawn(waits, None, wide=True) if line.startswith("  large")]
+    assert row.endswith("ml/large  node-1  waits for node node-1 (ml/a is leaving)")
+    assert "leaving" not in "".join(drawn(waits, None))
+
+
 def test_what_is_not_listed_is_counted() -> None:
     found = of(sample()[1])
     assert hidden_text(found, False) == ""
