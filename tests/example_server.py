@@ -50,7 +50,7 @@ def served(manifests: Iterable[Manifest], empty: Iterable[str], context: str, fo
     for each in manifests:
         lists.setdefault(resource_path(each), []).append(each)
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(lists))
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))  # how soon it sees that it is to end
     thread.start()
     try:
         yield write_kubeconfig(folder / "kubeconfig", f"http://127.0.0.1:{server.server_port}", context)

@@ -11,15 +11,15 @@ import io
 import os
 import re
 import shlex
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, chdir, contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import patch
 
-from kai_sched.cli import dump, live_cluster
+from kai_sched.cli import dump, inputs, live_cluster
 from kai_sched.cli.main import app
 from kai_sched.operator.intake.sources import SOURCES
 from tests.example_company import CONTEXT, NOW_NS, objects
@@ -77,9 +77,7 @@ def documents() -> list[Path]:
 
 @contextmanager
 def example_folder() -> Iterator[None]:
-    """Commands run in a folder of their own that has the examples, with the company as the running cluster, at its
-    time.
-    """
+    """Commands run in a folder that has the examples, with the company as the running cluster and its time as now."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "examples").symlink_to(ROOT / "examples")
@@ -88,6 +86,7 @@ def example_folder() -> Iterator[None]:
         read = partial(live_cluster.read_cluster, now_ns=lambda: NOW_NS)
         for module in (live_cluster, dump):
             stack.enter_context(patch.object(module, "read_cluster", read))
+        stack.enter_context(patch.object(inputs, "time", SimpleNamespace(time_ns=lambda: NOW_NS)))
         unset = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
         stack.enter_context(
             patch.dict(os.environ, {**unset, "COLUMNS": COLUMNS, "KUBECONFIG": str(kubeconfig)}, clear=True)
@@ -98,13 +97,11 @@ def example_folder() -> Iterator[None]:
 
 def main() -> None:
     """Write all outputs anew."""
-    with example_folder():
-        for path in documents():
-            text = (ROOT / path).read_text()
+    for path in documents():
+        text = (ROOT / path).read_text()
+        with example_folder():
             new = filled(text, answer)
-            if new != text:
-                (ROOT / path).write_text(new)
-                print(path, file=sys.stderr)
+        (ROOT / path).write_text(new)
 
 
 if __name__ == "__main__":
