@@ -20,6 +20,7 @@ from kai_sched.solver import jit
 from kai_sched.telemetry.progress import Progress
 
 BAD_INPUT = 2
+HTML = "html"  # the output that is a page
 
 
 @dataclass(frozen=True, slots=True)

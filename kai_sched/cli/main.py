@@ -125,8 +125,7 @@ def run(
 ) -> None:
     """Schedule the pods of a cluster, until a signal.
 
-    Several may run: one leads, the others wait to take over. Exit status: 0 after a signal, 1 where the lease was lost
-    or a part failed (start it again), 2 where it cannot start.
+    Several may run, one leads. Exit status: 0 after a signal, 1 if it is to be started again, 2 if it cannot start.
     """
     from kai_sched.cli.run import RunArguments, run
     from kai_sched.model.config import Config

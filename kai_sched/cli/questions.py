@@ -21,8 +21,7 @@ from kai_sched.answers.what_if import read_new_nodes, read_setting
 from kai_sched.answers.when import RunTime
 from kai_sched.answers.words import minute
 from kai_sched.answers.workloads import Workload, Workloads, workloads_of
-from kai_sched.cli.inputs import BAD_INPUT, ChangeOptions, Input, InputOptions, print_error
-from kai_sched.cli.simulate import HTML
+from kai_sched.cli.inputs import BAD_INPUT, HTML, ChangeOptions, Input, InputOptions, print_error
 from kai_sched.files.load import SimulationCase, load
 from kai_sched.files.run_times import WorkloadName
 from kai_sched.model.field_errors import FieldError

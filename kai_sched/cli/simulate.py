@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from kai_sched import library
 from kai_sched.answers.selection import Selection
-from kai_sched.cli.inputs import BAD_INPUT, Input, InputOptions, print_error, read_input
+from kai_sched.cli.inputs import BAD_INPUT, HTML, Input, InputOptions, print_error, read_input
 from kai_sched.cycle.world.pods import World, advance, restart_clocks, settled_states
 from kai_sched.files.load import SimulationCase
 from kai_sched.model.field_errors import FieldError
@@ -22,7 +22,6 @@ from kai_sched.solver import jit
 from kai_sched.telemetry.progress import Progress
 
 DATA = ("json", "yaml")
-HTML = "html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +92,27 @@ def simulate(options: SimulateOptions) -> int:
 def _simulate_changes(found: Input, options: SimulateOptions) -> int:
     from kai_sched.cli.questions import open_case, print_difference
 
+    _refuse_choices(options)
     print_difference(open_case(found, options.input.changes), options.shown.output)
     return 0
+
+
+def _refuse_choices(options: SimulateOptions) -> None:
+    """What chooses from a table has no meaning for a difference. Raises FieldError."""
+    shown = options.shown
+    given = {
+        "--output": shown.output in ("name", "csv"),
+        "--all": shown.everything,
+        "--pending": shown.pending,
+        "--namespace": bool(shown.namespace),
+        "--queue": bool(shown.queue),
+        "--selector": bool(shown.labels),
+        "--sort": shown.sort != Shown().sort,
+        "--no-headers": not shown.headers,
+        "--cycles": options.cycles is not None,
+    }
+    for flag in (flag for flag, is_given in given.items() if is_given):
+        raise FieldError(flag, "changes are printed as a difference, of all workloads once they have settled: omit it")
 
 
 def _print(case: SimulationCase, shown: Shown, found: Input, one_of_many: bool, progress: Progress) -> None:

@@ -29,7 +29,7 @@ TOKEN_BYTES_MAX = 16_384
 log = structlog.get_logger("page")
 
 
-class Verdict(enum.Enum):
+class AccessVerdict(enum.Enum):
     """What becomes of a request."""
 
     ALLOWED = enum.auto()
@@ -42,7 +42,7 @@ class Verdict(enum.Enum):
 class Judged:
     """The verdict, the name of the user, and what is wrong."""
 
-    verdict: Verdict
+    verdict: AccessVerdict
     user: str = ""
     problem: str = ""
 
@@ -60,12 +60,12 @@ class PageAccess:
     async def judge(self, token: str) -> Judged:
         """Whether the bearer of the token may read the page."""
         if not token or len(token) > TOKEN_BYTES_MAX or not token.isascii() or not token.isprintable():
-            return Judged(Verdict.UNKNOWN)
+            return Judged(AccessVerdict.UNKNOWN)
         key = hashlib.sha256(token.encode()).digest()
         if (known := self._known(key)) is not None:
             return known
         if self._waiting >= WAITING_MAX:
-            return Judged(Verdict.UNAVAILABLE, problem="too many tokens are reviewed at once: try again")
+            return Judged(AccessVerdict.UNAVAILABLE, problem="too many tokens are reviewed at once: try again")
         self._waiting += 1
         try:
             async with self._slots:
@@ -77,14 +77,14 @@ class PageAccess:
         try:
             user = await self._reviews.user_of(token)
             if user is None:
-                return Judged(Verdict.UNKNOWN)
+                return Judged(AccessVerdict.UNKNOWN)
             if await self._reviews.may_get(user, PATH):
                 log.info("page.allowed", user=user.name)
-                return Judged(Verdict.ALLOWED, user.name)
-            return Judged(Verdict.FORBIDDEN, user.name)
+                return Judged(AccessVerdict.ALLOWED, user.name)
+            return Judged(AccessVerdict.FORBIDDEN, user.name)
         except ApiFailure as failure:
             log.warning("page.review_failed", problem=str(failure))
-            return Judged(Verdict.UNAVAILABLE, problem=f"the API server did not review the token: {failure}")
+            return Judged(AccessVerdict.UNAVAILABLE, problem=f"the API server did not review the token: {failure}")
 
     def _known(self, key: bytes) -> Judged | None:
         judged, until = self._kept.get(key, (None, 0.0))
@@ -92,8 +92,8 @@ class PageAccess:
 
     def _keep(self, key: bytes, judged: Judged) -> Judged:
         """Keep the verdict, unless there is none; the oldest one goes where there are too many."""
-        if judged.verdict is not Verdict.UNAVAILABLE:
-            lasts_s = ALLOWED_S if judged.verdict is Verdict.ALLOWED else REFUSED_S
+        if judged.verdict is not AccessVerdict.UNAVAILABLE:
+            lasts_s = ALLOWED_S if judged.verdict is AccessVerdict.ALLOWED else REFUSED_S
             self._kept[key] = (judged, self._clock() + lasts_s)
             self._kept.move_to_end(key)
             while len(self._kept) > KEPT_MAX:

@@ -15,15 +15,16 @@ from aiohttp import web
 
 from kai_sched.operator.http.listener import Listener, listen
 from kai_sched.operator.http.live_page import LivePage
-from kai_sched.operator.http.page_access import PATH, TOKEN_BYTES_MAX, Judged, PageAccess, Verdict
+from kai_sched.operator.http.page_access import PATH, TOKEN_BYTES_MAX, AccessVerdict, Judged, PageAccess
 from kai_sched.report.page.rendering import render_login
 
 COOKIE = "kai-sched-token"
 COOKIE_BYTES_MAX = 3_800  # browsers drop a cookie above 4,096 bytes without a word
+VIEWER = "kai-scheduler-page-viewer"  # the ClusterRole of manifests/components/page for people
 STREAMS_MAX = 64
 HEARTBEAT_S = 15.0
 FORM_BYTES_MAX = TOKEN_BYTES_MAX + 1024
-_STATUS = {Verdict.UNKNOWN: 401, Verdict.FORBIDDEN: 403, Verdict.UNAVAILABLE: 503}
+_STATUS = {AccessVerdict.UNKNOWN: 401, AccessVerdict.FORBIDDEN: 403, AccessVerdict.UNAVAILABLE: 503}
 HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -80,7 +81,7 @@ class PageServer:
 
     async def _page(self, request: web.Request) -> web.StreamResponse:
         judged = await self._access.judge(_token(request))
-        if judged.verdict is not Verdict.ALLOWED:
+        if judged.verdict is not AccessVerdict.ALLOWED:
             return _refusal(request, judged)
         made = await self._live.page()
         if made is None:
@@ -93,12 +94,12 @@ class PageServer:
     async def _events(self, request: web.Request) -> web.StreamResponse:
         token = _token(request)
         judged = await self._access.judge(token)
-        if judged.verdict is not Verdict.ALLOWED:
+        if judged.verdict is not AccessVerdict.ALLOWED:
             return _refusal(request, judged)
         if len(self._streams) >= STREAMS_MAX:
             return web.Response(status=503, text=f"{STREAMS_MAX} people look at the page already: try again later\n")
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        stream = asyncio.create_task(self._tell(request, response, token), name="page events")
+        stream = asyncio.create_task(self._send_events(request, response, token), name="page events")
         self._streams.add(stream)
         try:
             await stream
@@ -110,11 +111,11 @@ class PageServer:
             self._streams.discard(stream)
         return response
 
-    async def _tell(self, request: web.Request, response: web.StreamResponse, token: str) -> None:
+    async def _send_events(self, request: web.Request, response: web.StreamResponse, token: str) -> None:
         """Send an event for each later page, else a comment now and then, while the token is good."""
         seen = _number(request)
         await response.prepare(request)
-        while (await self._access.judge(token)).verdict is Verdict.ALLOWED:
+        while (await self._access.judge(token)).verdict is AccessVerdict.ALLOWED:
             text = b": nothing new\n\n"
             with suppress(TimeoutError):
                 seen = await asyncio.wait_for(self._live.newer_than(seen), HEARTBEAT_S)
@@ -127,7 +128,7 @@ class PageServer:
         form = await request.post()
         token = str(form.get("token", "")).strip()
         judged = await self._access.judge(token)
-        if judged.verdict is not Verdict.ALLOWED:
+        if judged.verdict is not AccessVerdict.ALLOWED:
             return _refusal(request, judged)
         if len(token) > COOKIE_BYTES_MAX:
             text = f"the token has {len(token)} bytes, and a cookie holds {COOKIE_BYTES_MAX}: use a token of"
@@ -155,10 +156,10 @@ def _refusal(request: web.Request, judged: Judged) -> web.Response:
     status = _STATUS[judged.verdict]
     sent = bool(_token(request)) or request.method == "POST"
     texts = {
-        Verdict.UNKNOWN: "the API server does not know this token" if sent else "",
-        Verdict.FORBIDDEN: f"{judged.user} may not read the page: it takes the verb get on nonResourceURLs {PATH}"
-        " (the ClusterRole kai-scheduler-page-viewer)",
-        Verdict.UNAVAILABLE: judged.problem,
+        AccessVerdict.UNKNOWN: "the API server does not know this token" if sent else "",
+        AccessVerdict.FORBIDDEN: f"{judged.user} may not read the page: it takes the verb get on nonResourceURLs {PATH}"
+        f" (the ClusterRole {VIEWER})",
+        AccessVerdict.UNAVAILABLE: judged.problem,
     }
     text = texts[judged.verdict]
     if "text/html" in request.headers.get("Accept", ""):

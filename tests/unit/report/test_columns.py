@@ -75,7 +75,7 @@ def test_a_line_fits_unless_nothing_can_give(names: list[tuple[str, bool]], why:
     """What is as short as it may be, or is no name, may still be too wide."""
     row = [*(Cell(f"x{text}x", elastic=may) for text, may in names), Cell(f"x{why}x", last=True)]
     least = [min(cell_len(each.text), SHORTEST) if each.elastic else cell_len(each.text) for each in row]
-    least[-1] = min(least[-1], LEAST_TEXT)
+    least[-1] = min(least[-1], SHORTEST)
     (line,) = drawn([row], width)
     assert cell_len(line) <= max(width, sum(least) + GAP * (len(row) - 1))
 

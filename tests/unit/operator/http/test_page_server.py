@@ -21,7 +21,7 @@ from kai_sched.operator.clock import Clock
 from kai_sched.operator.decided_cycle import DecidedCycle
 from kai_sched.operator.http import page_access, page_server
 from kai_sched.operator.http.live_page import PERIOD_S, LivePage
-from kai_sched.operator.http.page_access import ALLOWED_S, KEPT_MAX, REFUSED_S, WAITING_MAX, PageAccess, Verdict
+from kai_sched.operator.http.page_access import ALLOWED_S, KEPT_MAX, REFUSED_S, WAITING_MAX, AccessVerdict, PageAccess
 from kai_sched.operator.http.page_server import COOKIE, COOKIE_BYTES_MAX, PageServer
 from tests.unit.report.page_sample import CONFIG, NOW_NS, small_objects
 
@@ -112,7 +112,7 @@ def bearer(token: str) -> dict[str, str]:
 
 async def test_the_review_asks_for_the_right_with_all_that_the_user_is() -> None:
     api = ReviewApi()
-    assert (await access(api, Time()).judge("root")).verdict is Verdict.ALLOWED
+    assert (await access(api, Time()).judge("root")).verdict is AccessVerdict.ALLOWED
     token, right = api.asked
     assert token["spec"] == {"token": "root"}
     assert right["spec"] == {
@@ -141,7 +141,7 @@ async def test_a_verdict_lasts_for_a_while() -> None:
 @pytest.mark.parametrize("token", ["", "a\nb", "é", "x" * (page_access.TOKEN_BYTES_MAX + 1)])
 async def test_what_is_no_token_is_not_reviewed(token: str) -> None:
     api = ReviewApi()
-    assert (await access(api, Time()).judge(token)).verdict is Verdict.UNKNOWN
+    assert (await access(api, Time()).judge(token)).verdict is AccessVerdict.UNKNOWN
     assert api.asked == []
 
 
@@ -151,10 +151,10 @@ async def test_few_are_reviewed_at_once_and_few_wait() -> None:
     tasks = [asyncio.create_task(judge(f"root-{number}")) for number in range(WAITING_MAX)]
     await asyncio.sleep(0)
     over = await judge("one more")
-    assert (over.verdict, "too many" in over.problem) == (Verdict.UNAVAILABLE, True)
+    assert (over.verdict, "too many" in over.problem) == (AccessVerdict.UNAVAILABLE, True)
     assert api.gate is not None
     api.gate.set()
-    assert {each.verdict for each in await asyncio.gather(*tasks)} == {Verdict.ALLOWED}
+    assert {each.verdict for each in await asyncio.gather(*tasks)} == {AccessVerdict.ALLOWED}
 
 
 async def test_equal_tokens_that_come_at_once_are_reviewed_once() -> None:
@@ -179,10 +179,10 @@ async def test_a_failure_of_the_api_server_is_not_kept() -> None:
     api = ReviewApi(failure=ApiFailure("POST", "/apis", 403, "Forbidden", "may not create tokenreviews"))
     judge = access(api, Time()).judge
     refused = await judge("root")
-    assert refused.verdict is Verdict.UNAVAILABLE
+    assert refused.verdict is AccessVerdict.UNAVAILABLE
     assert "may not create tokenreviews" in refused.problem
     api.failure = None
-    assert (await judge("root")).verdict is Verdict.ALLOWED
+    assert (await judge("root")).verdict is AccessVerdict.ALLOWED
 
 
 @pytest.mark.parametrize(
