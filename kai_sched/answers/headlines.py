@@ -4,13 +4,14 @@ that costs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kai_sched.answers.goal import group_pods, pod_gpus
+from kai_sched.answers.goal import pod_gpus
 from kai_sched.answers.words import alike, count, duration, gpus, pattern, since
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.model.keys import unmarked
+from kai_sched.model.objects import Pod
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Evict
 from kai_sched.plan.receipts import rule
@@ -94,37 +95,48 @@ def headlines(evicted: Iterable[Evict], cluster: Cluster, workloads: Workloads, 
     sets: dict[tuple[str, str], list[Evict]] = {}
     for each in evicted:
         sets.setdefault((each.action, each.cause or f"stale {each.group}"), []).append(each)
-    found = []
+    found, pods = [], _pods_by_group(cluster, workloads)
     for (action, _), members in sets.items():
         cause = members[0].cause
         winner = workloads.of(cause) if cause else None
-        victims = victims_of(members, cluster, workloads, now_ns)
-        asked = _asked(cluster, cause) if cause else 0.0
+        victims = _victims(members, cluster, workloads, now_ns, pods)
+        asked = sum(pod_gpus(pod) for pod in pods.get(cause, ()) if not pod.node) if cause else 0.0
         found.append(Headline(winner, _queue_of(cluster, cause), asked, action, rule(members[0]), tuple(victims)))
     return found
 
 
 def victims_of(evicted: Sequence[Evict], cluster: Cluster, workloads: Workloads, now_ns: int) -> list[Victim]:
     """Who loses pods, by name; the evictions of a pod count once."""
+    return _victims(evicted, cluster, workloads, now_ns, _pods_by_group(cluster, workloads) if evicted else {})
+
+
+def _pods_by_group(cluster: Cluster, workloads: Workloads) -> dict[str, list[Pod]]:
+    """The pods that have not ended, by the key of their group."""
+    found: dict[str, list[Pod]] = {}
+    for key, pod in cluster.pods.items():
+        if not pod.has_ended:
+            found.setdefault(workloads.pods.get(key, ""), []).append(pod)
+    return found
+
+
+def _victims(
+    evicted: Sequence[Evict],
+    cluster: Cluster,
+    workloads: Workloads,
+    now_ns: int,
+    members: Mapping[str, Sequence[Pod]],
+) -> list[Victim]:
     pods: dict[str, dict[str, Evict]] = {}
     for each in evicted:
         pods.setdefault(each.group, {}).setdefault(each.pod, each)
-    sizes: dict[str, int] = {}
-    for key, pod in cluster.pods.items():
-        if not pod.has_ended:
-            group = workloads.pods.get(key, "")
-            sizes[group] = sizes.get(group, 0) + 1
     found = []
     for group, lost in pods.items():
         workload = workloads.of(group)
         held = sum(dict(each.freed).get("gpu", 0.0) for each in lost.values())
         moved = sum(bool(each.moves_to) for each in lost.values())
         up_s = since(_started_ns(cluster, group, lost), now_ns)
-        found.append(
-            Victim(
-                workload, _queue_of(cluster, group), len(lost), max(sizes.get(group, 0), len(lost)), held, up_s, moved
-            )
-        )
+        size = max(len(members.get(group, ())), len(lost))
+        found.append(Victim(workload, _queue_of(cluster, group), len(lost), size, held, up_s, moved))
     return sorted(found, key=lambda each: (each.workload.namespace, each.workload.name, each.workload.group))
 
 
@@ -148,12 +160,6 @@ def _paid_alike(members: Sequence[Victim]) -> str:
     each_of = f"{len(members)} x " if len(members) > 1 else ""
     queue = f" ({first.queue})" if first.queue else ""
     return f"{names}{queue}: {each_of}{pods}{amount}" + (f", up {duration(up)}" if up else "")
-
-
-def _asked(cluster: Cluster, group: str) -> float:
-    """GPUs that the pods of the group that have no node ask for."""
-    pods = group_pods(cluster.pods, cluster.pod_groups, group)
-    return sum(pod_gpus(pod) for pod in pods if not pod.node and not pod.has_ended)
 
 
 def _queue_of(cluster: Cluster, group: str) -> str:

@@ -149,6 +149,8 @@ def in_brief(state: GroupState, reason: Reason, asked: float, queues: dict[str, 
 def _no_room(state: GroupState, facts: NoFit, asked: float, queues: dict[str, QueueState]) -> str:
     """What keeps the group from the nodes, and why nobody is evicted for it."""
     place = "no room"
+    if facts.freed_later:
+        return "room since others left later in this cycle"
     if 0 < facts.room < facts.asked:
         place = f"room for {facts.room} of {facts.asked} pods"
     elif facts.room and facts.asked > 1:

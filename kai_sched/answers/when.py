@@ -96,20 +96,22 @@ def when_starts(
 def _first_start(trials: Trials, goal: Goal, run_times: Mapping[str, RunTime], all_may_end: bool) -> int:
     """The first time at which the goal is met, in nanoseconds since the epoch; 0 for never.
 
-    Workloads end when their run time is over. All others run for ever, or, where ``all_may_end``, have ended at once.
+    Workloads end when their run time is over. All others run for ever, or, where ``all_may_end``, end at once.
     """
     now_ns, started = trials.now_ns, dict[str, int]()
     with trials.left_alone() as course:
-        if all_may_end:
-            for group in sorted(_running(course.cluster) - run_times.keys() - {goal.group}):
-                course.apply(Remove(group))
         before = trials.work
         for _ in range(ENDS_MAX):
+            over = _running(course.cluster) - run_times.keys() - {goal.group} if all_may_end else set()
+            for group in sorted(over):
+                course.apply(Remove(group))
             cluster = course.settle(now_ns)
             if goal.met(cluster):
                 return now_ns
             if trials.work - before > WORK_MAX:
                 return 0
+            if all_may_end and _running(cluster) - run_times.keys() - {goal.group}:
+                continue  # what has started may end at once as well
             for group in _running(cluster) & run_times.keys():
                 started.setdefault(group, _begin(run_times[group], cluster, group, now_ns, trials))
             ends = {

@@ -6,6 +6,7 @@ and ``diff``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -189,8 +190,11 @@ def fit(
 
 
 def diff(
-    before: Annotated[str, typer.Argument(metavar="A", help="A file or folder with a cluster.")],
-    after: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    before: Annotated[
+        str,
+        typer.Argument(metavar="A", help="A file or folder with a cluster, or a plan (simulate -o json)."),
+    ],
+    after: Annotated[str, typer.Argument(metavar="B", help="Another cluster, or another plan.")],
     output: flags.DataOutput = "text",
     now: flags.Now = None,
     config: flags.Config = None,
@@ -200,11 +204,33 @@ def diff(
 
     Exit status: 0, or 2 if the input cannot be used.
     """
+    if plans := _plans([before, after]):
+        from kai_sched.cli.questions import run_plan_diff
+
+        raise typer.Exit(run_plan_diff([before, after], plans, output))
     options = [_input([path], config, now, solver, False, None, None, {}) for path in (before, after)]
     first, second = (_read(each, CYCLES_OF_A_FIT) for each in options)
     from kai_sched.cli.questions import run_diff
 
     raise typer.Exit(run_diff(first, second, output))
+
+
+def _plans(paths: list[str]) -> list[bytes]:
+    """The contents of the files, where both are plans; nothing where they are clusters."""
+    from kai_sched.files.errors import BrokenInput
+    from kai_sched.files.sources import read_bytes
+    from kai_sched.report.plan_documents import is_plan
+
+    found = []
+    for path in paths:
+        try:
+            data = read_bytes(path, None) if os.path.isfile(path) else b""
+        except BrokenInput:
+            data = b""  # reading the cluster tells what is wrong
+        found.append(data if is_plan(data) else b"")
+    if any(found) and not all(found):
+        raise typer.BadParameter("one of them is a plan and the other is not: name two clusters, or two plans")
+    return found if all(found) else []
 
 
 def _read(options: InputOptions, cycles: int) -> Input:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from kai_sched import library
 from kai_sched.answers.selection import Selection
+from kai_sched.answers.words import count
 from kai_sched.cli.inputs import BAD_INPUT, HTML, Input, InputOptions, print_error, read_input
 from kai_sched.cycle.world.pods import World, advance, restart_clocks, settled_states
 from kai_sched.files.load import SimulationCase
@@ -17,13 +18,14 @@ from kai_sched.report import json
 from kai_sched.report.columns import Line
 from kai_sched.report.console import width_of_terminal, write_lines
 from kai_sched.report.json import Cycle
-from kai_sched.report.text import count, plain
+from kai_sched.report.text import plain
 from kai_sched.solver import jit
 from kai_sched.telemetry.progress import Progress
 
 DATA = ("json", "yaml")
 # About so many cycles the explanations on a page take: whether compiled kernels are worth loading depends on it.
 CYCLES_OF_A_PAGE = 1000
+RECORDS = ("name", "csv")  # nothing but a line for each workload is printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +97,27 @@ def simulate(options: SimulateOptions) -> int:
 def _simulate_changes(found: Input, options: SimulateOptions) -> int:
     from kai_sched.cli.questions import open_case, print_difference
 
+    _refuse_choices(options)
     print_difference(open_case(found, options.input.changes), options.shown.output)
     return 0
+
+
+def _refuse_choices(options: SimulateOptions) -> None:
+    """What chooses from a table has no meaning for a difference. Raises FieldError."""
+    shown = options.shown
+    given = {
+        "--output": shown.output in RECORDS,
+        "--all": shown.everything,
+        "--pending": shown.pending,
+        "--namespace": bool(shown.namespace),
+        "--queue": bool(shown.queue),
+        "--selector": bool(shown.labels),
+        "--sort": shown.sort != Shown().sort,
+        "--no-headers": not shown.headers,
+        "--cycles": options.cycles is not None,
+    }
+    for flag in (flag for flag, is_given in given.items() if is_given):
+        raise FieldError(flag, "changes are printed as a difference, of all workloads once they have settled: omit it")
 
 
 def _print(case: SimulationCase, shown: Shown, found: Input, one_of_many: bool, progress: Progress) -> None:
@@ -173,19 +194,20 @@ def tables(case: SimulationCase, shown: Shown, as_of: str, one_of_many: bool, pr
     from kai_sched.answers.selection import selected
     from kai_sched.report.overview_text import TableView, csv_lines, cycle_text, evictions, name_lines, overview_lines
 
-    wide = shown.output == "wide"
+    wide, titled = shown.output == "wide", shown.output not in RECORDS
     view = TableView(None if wide else width_of_terminal(), wide, shown.everything, shown.headers, as_of)
-    if one_of_many:
+    if one_of_many and titled:
         yield [(plain(f"{case.name} ({case.path})"), "bold underline")]
     wanted = _selection(shown)
     for number, cycle in enumerate(_decide(case, False, progress), 1):
         whole = overview(cycle.cluster, cycle.result, case.config, cycle.now_ns)
         found = selected(whole, wanted, cycle.cluster)
         if number < case.cycles:
-            yield [(f"Cycle {number}: {cycle_text(found)}", "")]
-            yield from evictions(found, view)
+            if titled:
+                yield [(f"Cycle {number}: {cycle_text(whole)}", "")]
+                yield from evictions(found, view)
             continue
-        if case.cycles > 1:
+        if case.cycles > 1 and titled:
             yield []
         match shown.output:
             case "name":
@@ -194,5 +216,5 @@ def tables(case: SimulationCase, shown: Shown, as_of: str, one_of_many: bool, pr
                 yield from csv_lines(found, shown.headers)
             case _:
                 yield from overview_lines(found, view, cycle.cluster, cycle.result)
-    if one_of_many:
+    if one_of_many and titled:
         yield []

@@ -97,6 +97,11 @@ class NoFit:
     share: tuple[str, str] = ("", "")
     together: str = ""
 
+    @property
+    def freed_later(self) -> bool:
+        """Whether no pod found a node when the group was tried, and at the end of the cycle there is room for all."""
+        return not self.placed and 0 < self.asked <= self.room
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:
@@ -141,17 +146,12 @@ NOT_SUPPORTED = "NotSupported"
 NOT_TRIED = "NotTried"
 OVER_WORK = "OverWorkLimit"
 SCHEDULER_ERROR = "SchedulerError"  # the name that kube-scheduler uses, too
-
 DELAYED = "PreemptionDelayNotElapsed"
 
-
 # What keeps all pods from a node, by the state that the node is in (``NoFit.verdicts``).
-NODE_NOT_READY, NODE_CORDONED = "not ready", "cordoned (unschedulable)"
+NODE_NOT_READY, NODE_CORDONED, NETWORK_UNAVAILABLE = "not ready", "cordoned (unschedulable)", "network unavailable"
 MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE = "memory pressure", "disk pressure", "PID pressure"
-NETWORK_UNAVAILABLE = "network unavailable"
-NODE_STATES = frozenset(
-    {NODE_NOT_READY, NODE_CORDONED, MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE, NETWORK_UNAVAILABLE}
-)
+NODE_STATES = {NODE_NOT_READY, NODE_CORDONED, NETWORK_UNAVAILABLE, MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE}
 
 MOST_HOLDERS = 3
 LEAST_SHOWN = 0.001
@@ -369,6 +369,8 @@ def no_fit(facts: NoFit) -> Reason:
         parts.append("there are no nodes")
     elif facts.together:
         parts.append(facts.together)
+    elif facts.freed_later:
+        parts.append("there is room since other pods left later in this cycle, and the next cycle tries again")
     elif facts.room and facts.room >= facts.asked > 1:
         parts.append("each pod of the gang would fit by itself, and not all of them together")
     elif facts.room:

@@ -16,6 +16,8 @@ GAP = 2
 LEAST_TEXT = 28  # columns that a text at the end of a line keeps at least
 SHORTEST = 18  # columns that an elided text keeps at least
 ELLIPSIS = "\u2026"
+# Text of which each character takes one column: ASCII, Latin, dashes and dots, and what bars are made of.
+_NARROW = re.compile("[ -~\xa1-\xac\xae-\u02ff\u2010-\u2027\u2500-\u259f]*")
 _WORD = re.compile(r" *[^ ]+| +")
 
 
@@ -62,19 +64,27 @@ def _fitted(cell: Cell, width: int) -> str:
 
 
 def _fit(widths: Sequence[int], elastic: Sequence[bool], ends: bool, width: int) -> list[int]:
-    """Narrow the last column if it ends in a text, then the widest elastic one, until a line fits or none can give."""
+    """Narrow the last column if it ends in a text, then the widest elastic one, until a line fits or none can give.
+
+    The text at the end keeps LEAST_TEXT as long as names can give, and SHORTEST in any case.
+    """
     fitted = list(widths)
     over = sum(widths) + GAP * (len(widths) - 1) - width
-    if ends and over > 0:
-        given = min(over, max(0, fitted[-1] - LEAST_TEXT))
-        fitted[-1] -= given
-        over -= given
-    for _ in range(over):
-        widest = max((column for column, may in enumerate(elastic) if may), key=lambda each: fitted[each], default=None)
-        if widest is None or fitted[widest] <= SHORTEST:
-            break
-        fitted[widest] -= 1
+    if ends:
+        over -= _narrow(fitted, len(fitted) - 1, over, LEAST_TEXT)
+    names = [column for column, may in enumerate(elastic) if may]
+    while names and over > 0 and _narrow(fitted, max(names, key=lambda each: fitted[each]), 1, SHORTEST):
+        over -= 1
+    if ends:
+        _narrow(fitted, len(fitted) - 1, over, SHORTEST)
     return fitted
+
+
+def _narrow(widths: list[int], column: int, by: int, least: int) -> int:
+    """Take so many columns from this one, but for ``least`` of it; how many it gave."""
+    given = max(0, min(by, widths[column] - least))
+    widths[column] -= given
+    return given
 
 
 def elide(text: str, width: int) -> str:
@@ -124,8 +134,8 @@ def _trimmed(line: Line) -> Line:
 
 def cells(text: str) -> int:
     """Columns that the text takes on a terminal."""
-    if text.isascii():
+    if _NARROW.fullmatch(text):
         return len(text)
-    from rich.cells import cell_len  # only for text that is not ASCII: the import takes long
+    from rich.cells import cell_len  # only for other text: the import takes long
 
     return cell_len(text)

@@ -27,12 +27,17 @@ _WORDS = {
 }
 
 
-def devices(cluster: Cluster, result: CycleResult, width: int | None) -> tuple[Iterator[Line], Iterator[Line]]:
-    """The two tables; empty where nothing is shared or claimed. ``width`` in columns, None for no limit."""
-    return _shared(cluster, result, width), _claimed(cluster, result, width)
+def devices(
+    cluster: Cluster, result: CycleResult, width: int | None, named: bool
+) -> tuple[Iterator[Line], Iterator[Line]]:
+    """The two tables; empty where nothing is shared or claimed. ``width`` in columns, None for no limit.
+
+    ``named``: shared GPUs are shown with the names of their groups of pods, which new ones get by the clock.
+    """
+    return _shared(cluster, result, width, named), _claimed(cluster, result, width)
 
 
-def _shared(cluster: Cluster, result: CycleResult, width: int | None) -> Iterator[Line]:
+def _shared(cluster: Cluster, result: CycleResult, width: int | None, named: bool) -> Iterator[Line]:
     """The GPUs that are shared, numbered on each node, and by whom."""
     found = shared_devices(cluster, result)
     if not found:
@@ -44,7 +49,7 @@ def _shared(cluster: Cluster, result: CycleResult, width: int | None) -> Iterato
         place = place + 1 if device.node == before else 1
         before = device.node
         pods = some([_sharer(each) for each in device.sharers], MOST_PODS)
-        name = f"{place} {plain(device.group)}".rstrip()
+        name = f"{place} {plain(device.group)}".rstrip() if named else str(place)
         rows.append(
             [
                 Cell(plain(device.node), elastic=True),

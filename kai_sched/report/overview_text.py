@@ -73,7 +73,7 @@ def overview_lines(overview: Overview, view: TableView, cluster: Cluster, result
         _placed(overview, view),
         evictions(overview, view),
         _running(overview, view) if view.everything else iter(()),
-        *(devices(cluster, result, view.width) if view.wide or view.everything else ()),
+        *(devices(cluster, result, view.width, view.wide) if view.wide or view.everything else ()),
     )
     for section in sections:
         if lines := list(section):

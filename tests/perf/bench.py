@@ -1,14 +1,13 @@
 """The benchmark: `make bench ARGS='--only SHAPE --json FILE'`.
 
 Every repetition starts from a fresh store with all objects renamed and shuffled, nothing kept but compiled code: a
-cycle with claims starts the process that evaluates selectors, and asks it about all of them. A steady shape keeps its
-store and cache while 500 pods change, and one with a newcomer while one pod comes: *lowering* is what it costs to make
-the tables of the cycle of that pod. The median counts. A shape of many cycles runs once, as the
-operator would: what counts is its slowest cycle (the median of them is in the JSON). Of an explained shape it is the
-whole explanation of one group. It fails where an outcome
-differs from the shape's, where two repetitions come to different plans, or where a warm cycle decides otherwise than a
-cold one. Each shape runs in a process of its own, so that its memory is its own. `--against COMMIT` runs each shape in
-that version and in this one in turn, and fails where a cycle of this one is slower (``tests.perf.against``).
+cycle with claims starts the process that evaluates selectors. A steady shape keeps its store and cache while 500 pods
+change, and one with a newcomer while one pod comes: *lowering* is what it costs to make the tables of the cycle of that
+pod. The median counts. A shape of many cycles runs once, as the operator would: what counts is its slowest cycle (the
+median of them is in the JSON). Of an explained shape it is the whole explanation of one group. It fails where an
+outcome differs from the shape's, where two repetitions come to different plans, or where a warm cycle decides otherwise
+than a cold one. Each shape runs in a process of its own, so that its memory is its own. `--against COMMIT` runs each
+shape in that version and in this one in turn, and fails where a cycle of this one is slower (``tests.perf.against``).
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 from kai_sched import Cache, Cluster, Config, CycleResult, HintTracker, Store, run_cycle
-from kai_sched.answers.explain.explanation import explain
 from kai_sched.answers.trial import Trials
 from kai_sched.answers.workloads import workloads_of
 from kai_sched.cycle.world.pods import World, advance
@@ -44,6 +42,7 @@ from kai_sched.snapshot.tables import Help
 from kai_sched.solver import jit
 from tests.perf.against import run_against
 from tests.perf.builder import NOW_NS
+from tests.perf.explained import timed_explanation
 from tests.perf.shapes import CASES, Case, fresh_store
 
 REPETITIONS = 9
@@ -249,8 +248,7 @@ def repeat_cycles(case: Case, config: Config) -> Runs:
 
 def repeat_explanations(case: Case, config: Config) -> Runs:
     """The explanation of one group, with trials that have been made before; the plan is what it says."""
-    runs, prefix = Runs(), "r0x-"
-    cluster = fresh_store(case, prefix, 0).cluster()
+    runs, cluster = Runs(), fresh_store(case, "r0x-", 0).cluster()
     trials, workloads = Trials(cluster, config, NOW_NS), workloads_of(cluster)
     base = trials.outcome().first
     assert case.explained is not None
@@ -258,12 +256,8 @@ def repeat_explanations(case: Case, config: Config) -> Runs:
     asked = workloads.of(waiting[case.explained])
     for repetition in range(EXPLANATIONS + 1):
         gc.collect()
-        started = time.perf_counter()
-        found = explain(trials, asked, workloads)
-        seconds = time.perf_counter() - started
-        said = [f"{each.text}: {costs.text}" for each, costs in found.suggestions]
-        said += [each.text for each in found.constraints] + [each.bound for each in found.nothing]
-        runs.plans.add(hashlib.sha256("\n".join(said).encode()).hexdigest())
+        seconds, plan = timed_explanation(trials, asked, workloads)
+        runs.plans.add(plan)
         if repetition:
             runs.add(base, seconds)
     return runs

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
+import time
 from dataclasses import replace
 
+from kai_sched.answers.explain.explanation import explain
+from kai_sched.answers.trial import Trials
+from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.model.objects import Node, Object, Pod
 from tests.perf.builder import GPUS_PER_NODE, Builder
 
 ASKED = "job-asked"
+
+
+def timed_explanation(trials: Trials, asked: Workload, workloads: Workloads) -> tuple[float, str]:
+    """How many seconds an explanation takes, and a hash of what it says."""
+    started = time.perf_counter()
+    found = explain(trials, asked, workloads)
+    seconds = time.perf_counter() - started
+    said = [f"{each.text}: {costs.text}" for each, costs in found.suggestions]
+    said += [each.text for each in found.constraints] + [each.bound for each in found.nothing]
+    return seconds, hashlib.sha256("\n".join(said).encode()).hexdigest()
 
 
 def explained_40n(prefix: str) -> list[Object]:

@@ -115,7 +115,7 @@ def test_the_public_names_are_shown() -> None:
         (lambda: Config(actions="allocate"), TypeError, "write ('allocate',)"),  # type: ignore[arg-type]
         (lambda: Config(actions=("foo",)), ValueError, "there is no action 'foo': use some of allocate, "),
         (lambda: Config(victims="fewest"), ValueError, "victims is one of minimal, original"),
-        (lambda: Cluster.of([{}]), TypeError, "not of dict: kai_sched.files.load"),  # type: ignore[list-item]
+        (lambda: Cluster.of([{}]), TypeError, "not of dict: kai_sched.load(objects)"),  # type: ignore[list-item]
         (lambda: Cluster.of(["in.yaml"]), TypeError, "not of str"),  # type: ignore[list-item]
     ],
 )

@@ -129,11 +129,35 @@ def test_a_group_without_a_queue_is_told_so() -> None:
     assert in_brief(GroupState("ns/g", "", 50, True, 1, {}, {}, reason), reason, 0.0, {}) == "it names no queue"
 
 
-def test_pods_that_fit_alone_and_not_together_are_told_apart() -> None:
-    facts = NoFit("ns/g-0", 0, 2, 4, 3, {}, {}, {}, {}, (), "")
-    reason = Reason(reasons.NO_FIT, "whole", facts=facts)
+@pytest.mark.parametrize(
+    ("placed", "told"),
+    [(1, "room for each pod, and not for all together"), (0, "room since others left later in this cycle")],
+)
+def test_room_for_all_pods_is_told_with_why_they_wait_all_the_same(placed: int, told: str) -> None:
+    facts = NoFit("ns/g-0", placed, 2, 4, 3, {"gpu": (2, 1.0, 0.0)}, {}, {}, {}, (), "")
+    reason = reasons.no_fit(facts)
     state = GroupState("ns/g", "q", 50, True, 2, {}, {}, reason)
-    assert in_brief(state, reason, 0.0, {}) == "room for each pod, and not for all together"
+    assert in_brief(state, reason, 0.0, {}) == told
+    whole = "each pod of the gang would fit by itself" if placed else "there is room since other pods left later"
+    assert whole in reason.message
+
+
+def test_a_gang_that_was_tried_before_others_were_evicted_has_room_and_waits_for_the_next_cycle() -> None:
+    """Four pods go for the one GPU that "urgent" asks for; "late" was tried before it."""
+    (found,) = waiting("""
+        node n gpu=4
+        queue rich gpu=0
+        queue poor gpu=1
+        queue other gpu=0
+        group pays queue=rich min=4
+        pod pays-0..3 gpu=1 on=n
+        group urgent queue=poor
+        pod urgent-0 gpu=1
+        group late queue=other
+        pod late-0 gpu=1
+    """)
+    assert (found.name, found.why) == ("late", "room since others left later in this cycle")
+    assert "there is room since other pods left later in this cycle" in found.message
 
 
 def test_amounts_of_memory_have_their_unit_on_the_bound() -> None:

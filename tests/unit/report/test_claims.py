@@ -111,7 +111,7 @@ def test_each_device_has_its_claims_and_each_claim_its_pods() -> None:
 
 
 def drawn(cluster: Cluster, result: CycleResult, width: int | None) -> list[str]:
-    _, claimed = devices(cluster, result, width)
+    _, claimed = devices(cluster, result, width, False)
     return ["".join(text for text, _ in line) for line in claimed]
 
 

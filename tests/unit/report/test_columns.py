@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from kai_sched.report.columns import GAP, LEAST_TEXT, SHORTEST, Cell, Line, elide, folded, lay_out
+from kai_sched.report.columns import GAP, LEAST_TEXT, SHORTEST, Cell, Line, cells, elide, folded, lay_out
 
 NODE = "ip-10-20-0-100.eu-central-1.compute.internal"
 TEXT = st.text(alphabet="ab 数é", max_size=60)
@@ -75,7 +75,7 @@ def test_a_line_fits_unless_nothing_can_give(names: list[tuple[str, bool]], why:
     """What is as short as it may be, or is no name, may still be too wide."""
     row = [*(Cell(f"x{text}x", elastic=may) for text, may in names), Cell(f"x{why}x", last=True)]
     least = [min(cell_len(each.text), SHORTEST) if each.elastic else cell_len(each.text) for each in row]
-    least[-1] = min(least[-1], LEAST_TEXT)
+    least[-1] = min(least[-1], SHORTEST)
     (line,) = drawn([row], width)
     assert cell_len(line) <= max(width, sum(least) + GAP * (len(row) - 1))
 
@@ -98,6 +98,12 @@ def test_wide_characters_take_two_columns() -> None:
     rows = [[Cell("数据"), Cell("b")], [Cell("abcde"), Cell("c")]]
     assert drawn(rows, 80) == ["数据   b", "abcde  c"]
     assert drawn([[Cell("数" * 40, last=True)]], 40) == ["数" * 19 + "…"]
+
+
+def test_columns_of_every_character_are_those_of_the_terminal_library() -> None:
+    """Most text needs no table of widths; what is taken for narrow is."""
+    signs = [chr(code) for code in range(0x20, 0x3000) if not 0x7F <= code < 0xA0]
+    assert {sign: cells(sign) for sign in signs} == {sign: cell_len(sign) for sign in signs}
 
 
 def test_a_long_line_is_broken_at_blanks() -> None:

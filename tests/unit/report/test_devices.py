@@ -59,8 +59,8 @@ def test_each_device_has_the_pods_that_are_on_it() -> None:
     ]
 
 
-def drawn(cluster: Cluster, result: CycleResult, width: int | None) -> list[str]:
-    shared, _ = devices(cluster, result, width)
+def drawn(cluster: Cluster, result: CycleResult, width: int | None, named: bool = True) -> list[str]:
+    shared, _ = devices(cluster, result, width, named)
     return ["".join(text for text, _ in line) for line in shared]
 
 
@@ -72,6 +72,14 @@ def test_the_table() -> None:
         "  n1    2 g     0.5   ml/b (4,000 MiB, leaves), ml/c (0.25, starts)",
         "  n1    3       0.25  ml/d (0.25)",
         "  n2    1 x     0     ml/e (5 MiB)",
+    ]
+
+
+def test_names_of_devices_are_left_out_unless_they_are_asked_for() -> None:
+    assert drawn(*world(), 80, named=False)[1:4] == [
+        "  NODE  DEVICE  HELD  PODS",
+        "  n1    1       0.75  ml/a (0.5), ml/b (4,000 MiB, leaves)",
+        "  n1    2       0.5   ml/b (4,000 MiB, leaves), ml/c (0.25, starts)",
     ]
 
 

@@ -60,7 +60,7 @@ def test_a_cycle_of_a_plain_cluster_has_queues_and_groups_too() -> None:
 
 
 def test_a_cycle_of_a_plain_cluster_has_a_summary_and_its_reasons_as_data() -> None:
-    found = cycle_document(cycle(), Config())
+    found = to_dict(cycle_document(cycle(), Config()))
     assert (found["summary"]["apiVersion"], found["summary"]["kind"]) == ("kai-sched.io/v1", "Overview")
     assert [each["name"] for each in found["summary"]["waiting"]] == ["large"]
     assert found["reasons"] == {"ml/large": {"code": WHY.code, "message": WHY.message}}
