@@ -11,7 +11,7 @@ from kai_sched.answers.trial import TrialOutcome
 from kai_sched.answers.words import number, some
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.plan.effects import Evict
-from kai_sched.plan.result import QUEUE_RESOURCES, QueueState
+from kai_sched.plan.result import QUEUE_RESOURCES
 
 GPU_PLACE = QUEUE_RESOURCES.index("gpu")
 
@@ -84,22 +84,56 @@ class Difference:
         return lines or ["nothing differs"]
 
 
+@dataclass(frozen=True, slots=True)
+class PlanSide:
+    """One of two plans that are compared.
+
+    Attributes
+    ----------
+    workloads
+        All of it, by group.
+    started
+        Groups that hold their minimum.
+    victims
+        Groups that lose pods.
+    queues
+        (fair share, allocation, quota) of each queue in GPUs; infinity is unlimited.
+    """
+
+    workloads: Mapping[str, Workload]
+    started: frozenset[str]
+    victims: frozenset[str]
+    queues: Mapping[str, tuple[float, float, float]]
+
+
 def difference(before: TrialOutcome, after: TrialOutcome, old: Workloads, new: Workloads, now_ns: int) -> Difference:
     """What ``after`` changes. ``old`` and ``new`` name the workloads of both."""
-    had, has = _started(before, old), _started(after, new)
-    lost_before, lost_after = ({each.group for each in plan.evicted} for plan in (before, after))
     spared_pods = {each.pod for each in before.evicted}
     only_now: list[Evict] = [each for each in after.evicted if each.pod not in spared_pods]
-    both = old.by_group.keys() & new.by_group.keys()
+    return compared(_side(before, old), _side(after, new), victims_of(only_now, after.start, new, now_ns))
+
+
+def compared(before: PlanSide, after: PlanSide, evicted: Sequence[Victim]) -> Difference:
+    """The difference of two plans; ``evicted`` are the victims of the second one only."""
+    both = before.workloads.keys() & after.workloads.keys()
     return Difference(
-        starts=_named(new, (key for key in has - had if key in new.by_group)),
-        waits=_named(new, (key for key in had - has if key in both)),
-        evicted=tuple(victims_of(only_now, after.start, new, now_ns)),
-        spared=_named(old, lost_before - lost_after),
-        gone=_named(old, old.by_group.keys() - new.by_group.keys()),
-        new=_named(new, new.by_group.keys() - old.by_group.keys()),
-        shares=tuple(_shares(before, after)),
+        starts=_named(after, (after.started - before.started) & after.workloads.keys()),
+        waits=_named(before, (before.started - after.started) & both),
+        evicted=tuple(evicted),
+        spared=_named(before, before.victims - after.victims),
+        gone=_named(before, before.workloads.keys() - after.workloads.keys()),
+        new=_named(after, after.workloads.keys() - before.workloads.keys()),
+        shares=tuple(_shares(before.queues, after.queues)),
     )
+
+
+def _side(outcome: TrialOutcome, workloads: Workloads) -> PlanSide:
+    queues = {
+        each.name: (each.fair_share[GPU_PLACE], each.allocated[GPU_PLACE], each.quota[GPU_PLACE])
+        for each in outcome.last.queues
+    }
+    victims = frozenset(each.group for each in outcome.evicted)
+    return PlanSide(workloads.by_group, frozenset(_started(outcome, workloads)), victims, queues)
 
 
 def _started(outcome: TrialOutcome, workloads: Workloads) -> set[str]:
@@ -116,27 +150,20 @@ def _started(outcome: TrialOutcome, workloads: Workloads) -> set[str]:
     return found
 
 
-def _named(workloads: Workloads, groups: Iterable[str]) -> tuple[Workload, ...]:
-    found = [workloads.of(group) for group in groups]
+def _named(side: PlanSide, groups: Iterable[str]) -> tuple[Workload, ...]:
+    found = [side.workloads[group] for group in groups if group in side.workloads]
     return tuple(sorted(found, key=lambda each: (each.namespace, each.name, each.group)))
 
 
-def _shares(before: TrialOutcome, after: TrialOutcome) -> Iterable[ShareChange]:
-    old = {each.name: each for each in before.last.queues}
-    new = {each.name: each for each in after.last.queues}
+def _shares(
+    old: Mapping[str, tuple[float, float, float]], new: Mapping[str, tuple[float, float, float]]
+) -> Iterable[ShareChange]:
+    nothing = (0.0, 0.0, 0.0)  # of a queue that does not exist
     for name in sorted(old.keys() | new.keys()):
-        amounts = [_gpus(queues, name) for queues in (old, new)]
-        (fair, held, quota), (fair_after, held_after, quota_after) = amounts
-        if amounts[0] != amounts[1]:
-            yield ShareChange(name, (fair, fair_after), (held, held_after), (quota, quota_after))
-
-
-def _gpus(queues: Mapping[str, QueueState], name: str) -> tuple[float, float, float]:
-    """Fair share, allocation and quota; nothing of a queue that does not exist."""
-    queue = queues.get(name)
-    if queue is None:
-        return 0.0, 0.0, 0.0
-    return queue.fair_share[GPU_PLACE], queue.allocated[GPU_PLACE], queue.quota[GPU_PLACE]
+        before, after = old.get(name, nothing), new.get(name, nothing)
+        if before != after:
+            fair, held, quota = zip(before, after, strict=True)
+            yield ShareChange(name, fair, held, quota)
 
 
 def _names(group: Sequence[Workload]) -> str:

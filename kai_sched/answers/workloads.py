@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kai_sched.model.field_errors import FieldError
-from kai_sched.model.keys import bare_pod_group_key, object_key, split_key, unmarked
+from kai_sched.model.keys import bare_pod_group_key, split_key, unmarked
 from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.problems import near, some_of
 from kai_sched.model.store import Cluster
@@ -110,8 +110,3 @@ def _of_group(key: str, group: PodGroup) -> Workload:
 
 def _of_pod(key: str, pod: Pod) -> Workload:
     return Workload("Pod", pod.namespace, pod.name, key)
-
-
-def key_of(workload: Workload) -> str:
-    """The name with its namespace."""
-    return object_key(workload.namespace, workload.name)

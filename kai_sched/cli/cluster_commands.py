@@ -1,10 +1,12 @@
-"""The commands that ask about a cluster, from files or a running one: ``simulate``, ``explain``, ``fit`` and ``diff``.
+"""The commands that ask about a cluster, from files or a running one: ``simulate``, ``top``, ``explain``, ``fit``
+and ``diff``.
 
 ``main`` makes commands of these functions, whose parameters are the flags.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -72,6 +74,37 @@ def simulate(
     changes = _changes(settings, add_nodes, drain, uncordon, remove, override)
     shown = Shown(output, everything, pending, namespace, queue, selector, sort, headers)
     raise typer.Exit(simulate(SimulateOptions(replace(found, actions=actions, changes=changes), cycles, shown)))
+
+
+def top(
+    paths: flags.ClusterFiles = None,
+    every: flags.Every = 10.0,
+    now: flags.Now = None,
+    config: flags.Config = None,
+    solver: flags.Solver = "auto",
+    wide: flags.Wide = False,
+    everything: flags.Everything = False,
+    pending: flags.Pending = False,
+    namespace: flags.OfNamespace = "",
+    queue: flags.OfQueue = "",
+    selector: flags.WithLabels = "",
+    sort: flags.Sort = "age",
+    cluster: flags.Cluster = False,
+    kubeconfig: flags.Kubeconfig = None,
+    context: flags.Context = None,
+) -> None:
+    """Show the table of simulate, read again every few seconds; q or Ctrl-C ends it, any other key reads at once.
+
+    Lists objects of a running cluster (--cluster) and changes none. A pipe gets the table once. Exit status: 0, or 2
+    if the input cannot be used.
+    """
+    from kai_sched.cli.simulate import Shown, SimulateOptions
+    from kai_sched.cli.top import top
+
+    flags.check_input(paths, cluster, kubeconfig, context)
+    found = _input(paths, config, now, solver, cluster, kubeconfig, context, {})
+    shown = Shown("wide" if wide else "table", everything, pending, namespace, queue, selector, sort)
+    raise typer.Exit(top(SimulateOptions(found, shown=shown), every))
 
 
 def explain(
@@ -157,8 +190,11 @@ def fit(
 
 
 def diff(
-    before: Annotated[str, typer.Argument(metavar="A", help="A file or folder with a cluster.")],
-    after: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    before: Annotated[
+        str,
+        typer.Argument(metavar="A", help="A file or folder with a cluster, or a plan (simulate -o json)."),
+    ],
+    after: Annotated[str, typer.Argument(metavar="B", help="Another cluster, or another plan.")],
     output: flags.DataOutput = "text",
     now: flags.Now = None,
     config: flags.Config = None,
@@ -168,11 +204,33 @@ def diff(
 
     Exit status: 0, or 2 if the input cannot be used.
     """
+    if plans := _plans([before, after]):
+        from kai_sched.cli.questions import run_plan_diff
+
+        raise typer.Exit(run_plan_diff([before, after], plans, output))
     options = [_input([path], config, now, solver, False, None, None, {}) for path in (before, after)]
     first, second = (_read(each, CYCLES_OF_A_FIT) for each in options)
     from kai_sched.cli.questions import run_diff
 
     raise typer.Exit(run_diff(first, second, output))
+
+
+def _plans(paths: list[str]) -> list[bytes]:
+    """The contents of the files, where both are plans; nothing where they are clusters."""
+    from kai_sched.files.errors import BrokenInput
+    from kai_sched.files.sources import read_bytes
+    from kai_sched.report.plan_documents import is_plan
+
+    found = []
+    for path in paths:
+        try:
+            data = read_bytes(path, None) if os.path.isfile(path) else b""
+        except BrokenInput:
+            data = b""  # reading the cluster tells what is wrong
+        found.append(data if is_plan(data) else b"")
+    if any(found) and not all(found):
+        raise typer.BadParameter("one of them is a plan and the other is not: name two clusters, or two plans")
+    return found if all(found) else []
 
 
 def _read(options: InputOptions, cycles: int) -> Input:

@@ -7,10 +7,11 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from kai_sched.answers.words import count
 from kai_sched.cli.live_cluster import LiveCluster, read_cluster
 from kai_sched.files.dump import dump_chunks
 from kai_sched.files.private_file import write_private
-from kai_sched.report.text import count, plain
+from kai_sched.report.text import plain
 
 STDOUT = "-"
 BAD_INPUT = 2

@@ -267,6 +267,10 @@ WithLabels = Annotated[
 Sort = Annotated[
     str, typer.Option("--sort", parser=one_of(*SORTS), metavar="|".join(SORTS), help="How to sort workloads.")
 ]
+Wide = Annotated[bool, typer.Option("--wide", help="All resources of queues, PodGroups and whole reasons.")]
+Every = Annotated[
+    float, typer.Option(min=1.0, metavar="SECONDS", help="How long to wait before reading the cluster again.")
+]
 Headers = Annotated[bool, typer.Option("--headers/--no-headers", help="Whether tables have titles.")]
 ExplainOutput = Annotated[
     str,

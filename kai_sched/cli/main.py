@@ -93,7 +93,13 @@ def completion(
     typer.echo(SCRIPTS[shell], nl=False)
 
 
-for command in (cluster_commands.simulate, cluster_commands.explain, cluster_commands.fit, cluster_commands.diff):
+for command in (
+    cluster_commands.simulate,
+    cluster_commands.top,
+    cluster_commands.explain,
+    cluster_commands.fit,
+    cluster_commands.diff,
+):
     app.command()(command)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from kai_sched import library
 from kai_sched.answers.changes import Change, Drain, Override, Remove, Uncordon, changed, unknown
-from kai_sched.answers.difference import difference
+from kai_sched.answers.difference import Difference, difference
 from kai_sched.answers.explain.explanation import Explanation, explain
 from kai_sched.answers.fit import EVICTS, RUNS, WAITS, fit
 from kai_sched.answers.overview import overview
@@ -30,6 +30,7 @@ from kai_sched.report import answers_json
 from kai_sched.report.console import width_of_terminal, write_lines
 from kai_sched.report.explain_text import explanation_lines
 from kai_sched.report.json import encode, to_yaml
+from kai_sched.report.plan_documents import plan_difference, read_plan
 from kai_sched.report.text import plain
 from kai_sched.telemetry.progress import Progress
 
@@ -198,11 +199,27 @@ def print_difference(opened: Opened, output: str) -> None:
     found = difference(before, after, old, opened.workloads, opened.case.now_ns or 0)
     if output == HTML:
         _print_page(opened, found.texts, None)
-    elif output in ("json", "yaml"):
+    else:
+        _print_texts(found, output)
+
+
+def _print_texts(found: Difference, output: str) -> None:
+    if output in ("json", "yaml"):
         _print_data(answers_json.difference_document(found), output)
     else:
         for text in found.texts:
             print(plain(text))
+
+
+def run_plan_diff(paths: Sequence[str], plans: Sequence[bytes], output: str) -> int:
+    """Print what differs between two plans that ``simulate -o json`` has printed; returns the exit status."""
+    try:
+        before, after = (read_plan(path, data) for path, data in zip(paths, plans, strict=True))
+    except FieldError as error:
+        print_error(error)
+        return BAD_INPUT
+    _print_texts(plan_difference(before, after), output)
+    return 0
 
 
 def _print_page(opened: Opened, changes: Sequence[str], answer: Explanation | None) -> None:

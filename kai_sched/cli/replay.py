@@ -10,12 +10,13 @@ from itertools import zip_longest
 import msgspec
 
 from kai_sched import __version__, library
+from kai_sched.answers.words import count
 from kai_sched.files.errors import BrokenInput
 from kai_sched.files.recording import CycleRecording, decode_recording
 from kai_sched.files.sources import documents, read_bytes
 from kai_sched.model.times import format_time
 from kai_sched.plan.plan_text import digest_of, plan_lines
-from kai_sched.report.text import count, plain
+from kai_sched.report.text import plain
 from kai_sched.solver import jit
 from kai_sched.telemetry.pace import Pace
 from kai_sched.telemetry.progress import Progress

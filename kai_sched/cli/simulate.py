@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from kai_sched import library
 from kai_sched.answers.selection import Selection
+from kai_sched.answers.words import count
 from kai_sched.cli.inputs import BAD_INPUT, HTML, Input, InputOptions, print_error, read_input
 from kai_sched.cycle.world.pods import World, advance, restart_clocks, settled_states
 from kai_sched.files.load import SimulationCase
@@ -17,11 +18,14 @@ from kai_sched.report import json
 from kai_sched.report.columns import Line
 from kai_sched.report.console import width_of_terminal, write_lines
 from kai_sched.report.json import Cycle
-from kai_sched.report.text import count, plain
+from kai_sched.report.text import plain
 from kai_sched.solver import jit
 from kai_sched.telemetry.progress import Progress
 
 DATA = ("json", "yaml")
+RECORDS = ("name", "csv")  # nothing but a line for each workload is printed
+# About so many cycles the explanations on a page take: whether compiled kernels are worth loading depends on it.
+CYCLES_OF_A_PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,8 @@ def simulate(options: SimulateOptions) -> int:
     # Names that the encoding of the terminal cannot show must not stop the command.
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     progress = Progress(sys.stderr)
-    found = read_input(options.input, options.cycles or 1, progress)
+    cycles = CYCLES_OF_A_PAGE if options.shown.output == HTML else 1
+    found = read_input(options.input, max(options.cycles or 1, cycles), progress)
     if found is None:
         return BAD_INPUT
     if found.as_of and options.shown.output not in ("table", "wide"):
@@ -101,7 +106,7 @@ def _refuse_choices(options: SimulateOptions) -> None:
     """What chooses from a table has no meaning for a difference. Raises FieldError."""
     shown = options.shown
     given = {
-        "--output": shown.output in ("name", "csv"),
+        "--output": shown.output in RECORDS,
         "--all": shown.everything,
         "--pending": shown.pending,
         "--namespace": bool(shown.namespace),
@@ -122,7 +127,7 @@ def _print(case: SimulationCase, shown: Shown, found: Input, one_of_many: bool, 
     if shown.output == HTML:
         _print_page(case, shown, found, progress)
         return
-    write_lines(sys.stdout, _tables(case, shown, found.as_of, one_of_many, progress))
+    write_lines(sys.stdout, tables(case, shown, found.as_of, one_of_many, progress))
 
 
 def _decide(case: SimulationCase, settle_last: bool, progress: Progress) -> Iterator[Cycle]:
@@ -183,25 +188,26 @@ def _selection(shown: Shown) -> Selection:
     return Selection(shown.namespace, shown.queue, shown.labels, shown.pending, shown.sort)
 
 
-def _tables(case: SimulationCase, shown: Shown, as_of: str, one_of_many: bool, progress: Progress) -> Iterator[Line]:
+def tables(case: SimulationCase, shown: Shown, as_of: str, one_of_many: bool, progress: Progress) -> Iterator[Line]:
     """A line for each cycle but the last, and what the last one comes to."""
     from kai_sched.answers.overview import overview
     from kai_sched.answers.selection import selected
     from kai_sched.report.overview_text import TableView, csv_lines, cycle_text, evictions, name_lines, overview_lines
 
-    wide = shown.output == "wide"
+    wide, titled = shown.output == "wide", shown.output not in RECORDS
     view = TableView(None if wide else width_of_terminal(), wide, shown.everything, shown.headers, as_of)
-    if one_of_many:
+    if one_of_many and titled:
         yield [(plain(f"{case.name} ({case.path})"), "bold underline")]
     wanted = _selection(shown)
     for number, cycle in enumerate(_decide(case, False, progress), 1):
         whole = overview(cycle.cluster, cycle.result, case.config, cycle.now_ns)
         found = selected(whole, wanted, cycle.cluster)
         if number < case.cycles:
-            yield [(f"Cycle {number}: {cycle_text(found)}", "")]
-            yield from evictions(found, view)
+            if titled:
+                yield [(f"Cycle {number}: {cycle_text(whole)}", "")]
+                yield from evictions(found, view)
             continue
-        if case.cycles > 1:
+        if case.cycles > 1 and titled:
             yield []
         match shown.output:
             case "name":
@@ -210,5 +216,5 @@ def _tables(case: SimulationCase, shown: Shown, as_of: str, one_of_many: bool, p
                 yield from csv_lines(found, shown.headers)
             case _:
                 yield from overview_lines(found, view, cycle.cluster, cycle.result)
-    if one_of_many:
+    if one_of_many and titled:
         yield []

@@ -16,6 +16,8 @@ GAP = 2
 LEAST_TEXT = 28  # columns that a text at the end of a line keeps at least
 SHORTEST = 18  # columns that an elided text keeps at least
 ELLIPSIS = "\u2026"
+# Text of which each character takes one column: ASCII, Latin, dashes and dots, and what bars are made of.
+_NARROW = re.compile("[ -~\xa1-\xac\xae-\u02ff\u2010-\u2027\u2500-\u259f]*")
 _WORD = re.compile(r" *[^ ]+| +")
 
 
@@ -132,8 +134,8 @@ def _trimmed(line: Line) -> Line:
 
 def cells(text: str) -> int:
     """Columns that the text takes on a terminal."""
-    if text.isascii():
+    if _NARROW.fullmatch(text):
         return len(text)
-    from rich.cells import cell_len  # only for text that is not ASCII: the import takes long
+    from rich.cells import cell_len  # only for other text: the import takes long
 
     return cell_len(text)

@@ -11,13 +11,6 @@ from typing import TextIO
 from kai_sched.report.columns import Line
 
 NARROWEST = 40
-UNFOLDED = 2**20
-
-
-def width_of_output(unfolded: bool = False) -> int:
-    """The width to write for: that of the terminal or of the variable COLUMNS, else 80; no limit if ``unfolded``."""
-    fallback = UNFOLDED if unfolded and not sys.stdout.isatty() else 80
-    return max(NARROWEST, shutil.get_terminal_size((fallback, 24)).columns)
 
 
 def width_of_terminal() -> int | None:

@@ -1,11 +1,9 @@
-"""How amounts, counts and names from the input are written on the terminal."""
+"""How names from the input and amounts without a bound are written."""
 
 from __future__ import annotations
 
 import math
 import unicodedata
-
-from kai_sched.plan.reasons import show_amount
 
 # Controls, formats (bidirectional overrides among them), private and lone surrogates, line and paragraph separators.
 _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
@@ -22,19 +20,6 @@ def _escape(sign: str) -> str:
     return sign.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
-def amount(resource: str, value: float) -> str:
-    """The bare number in the unit of users (cores, GB, GPUs), at most three decimals; "unlimited" for infinity."""
-    small = 0.0 if abs(value) < 5e-4 else value
-    if resource == "memory" and math.isfinite(small):  # one unit for a whole column
-        return f"{small / 1e9:.3f}".rstrip("0").rstrip(".")
-    return show_amount(resource, small).split(" ", 1)[0]
-
-
 def finite(value: float) -> float:
     """The number as the API writes it: -1 for no bound."""
     return -1.0 if math.isinf(value) else value
-
-
-def count(number: int, noun: str) -> str:
-    """The number with its noun: "1 pod", "12 pods"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

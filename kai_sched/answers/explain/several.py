@@ -13,7 +13,7 @@ from kai_sched.answers.workloads import Workloads
 
 # An explanation takes a second or two of work: at most so many, and none once all have looked at so many objects.
 MOST_EXPLAINED = 10
-WORK_MAX = 1_000_000
+WORK_MAX = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)

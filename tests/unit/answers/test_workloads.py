@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kai_sched.answers.workloads import Workload, key_of, workloads_of
+from kai_sched.answers.workloads import Workload, workloads_of
 from kai_sched.model.field_errors import FieldError
 from kai_sched.model.keys import bare_pod_group_key
 from tests.scenarios.table import cluster_of
@@ -102,4 +102,3 @@ def test_a_group_that_is_gone_has_a_name_still() -> None:
     assert FOUND.of("ns/gone") == Workload("PodGroup", "ns", "gone", "ns/gone")
     bare = bare_pod_group_key("ns/gone")
     assert FOUND.of(bare) == Workload("Pod", "ns", "gone", bare)
-    assert key_of(FOUND.of("ns/gone")) == "ns/gone"

@@ -31,7 +31,7 @@ UNUSED = (
     "numba",
     "numpy.ma",
     "prometheus_client",
-    "rich.console",
+    "rich",
     "structlog",
     "uvloop",
     "yaml",

@@ -169,6 +169,19 @@ def test_csv(cluster: str) -> None:
     assert len(bare) == len(rows)
 
 
+def test_records_are_all_that_is_printed_also_after_several_cycles(cluster: str) -> None:
+    """Of the last cycle, in which the others have left."""
+    first, *rows = simulate(cluster, "-o", "csv", "--cycles", "2").stdout.splitlines()
+    assert first.startswith("kind,namespace,name,")
+    assert all(row.count(",") >= first.count(",") for row in rows)
+    assert all(name.count("/") == 2 for name in names(cluster, "--cycles", "2"))
+
+
+def test_a_line_about_a_cycle_counts_all_pods(cluster: str) -> None:
+    lines = simulate(cluster, "--cycles", "2", "--pending").stdout.splitlines()
+    assert lines[0] == "Cycle 1: 0 pods bound, 1 pipelined, 4 evicted; 32 pods in 17 workloads wait"
+
+
 def test_wide_has_pod_groups_and_whole_reasons(cluster: str) -> None:
     (row,) = [line for line in simulate(cluster, "-o", "wide").stdout.splitlines() if line.startswith(f"  {LONGEST}")]
     assert f"ml-nlp/pg-{LONGEST}-0a6fb154-a837-4dcd-8299-ed6e811c8fa7  PodSchedulingErrors  0 of 8 pods" in row

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from kai_sched.report.columns import GAP, LEAST_TEXT, SHORTEST, Cell, Line, elide, folded, lay_out
+from kai_sched.report.columns import GAP, LEAST_TEXT, SHORTEST, Cell, Line, cells, elide, folded, lay_out
 
 NODE = "ip-10-20-0-100.eu-central-1.compute.internal"
 TEXT = st.text(alphabet="ab 数é", max_size=60)
@@ -98,6 +98,12 @@ def test_wide_characters_take_two_columns() -> None:
     rows = [[Cell("数据"), Cell("b")], [Cell("abcde"), Cell("c")]]
     assert drawn(rows, 80) == ["数据   b", "abcde  c"]
     assert drawn([[Cell("数" * 40, last=True)]], 40) == ["数" * 19 + "…"]
+
+
+def test_columns_of_every_character_are_those_of_the_terminal_library() -> None:
+    """Most text needs no table of widths; what is taken for narrow is."""
+    signs = [chr(code) for code in range(0x20, 0x3000) if not 0x7F <= code < 0xA0]
+    assert {sign: cells(sign) for sign in signs} == {sign: cell_len(sign) for sign in signs}
 
 
 def test_a_long_line_is_broken_at_blanks() -> None:

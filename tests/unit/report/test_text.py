@@ -1,4 +1,4 @@
-"""Amounts in words, and names from outside."""
+"""Names from outside, and amounts without a bound."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from kai_sched.report.text import amount, count, finite, plain
+from kai_sched.report.text import finite, plain
 
 
 @pytest.mark.parametrize(
@@ -24,24 +24,6 @@ from kai_sched.report.text import amount, count, finite, plain
 )
 def test_signs_that_a_terminal_acts_on_are_shown_and_all_others_left_alone(text: str, shown: str) -> None:
     assert plain(text) == shown
-
-
-@pytest.mark.parametrize(
-    ("resource", "value", "shown"),
-    [
-        ("cpu", 1500.0, "1.5"),
-        ("memory", 64e9, "64"),
-        ("gpu", 16 / 3, "5.333"),
-        ("gpu", math.inf, "unlimited"),
-        ("gpu", -1e-12, "0"),
-    ],
-)
-def test_amounts_are_in_the_units_of_people(resource: str, value: float, shown: str) -> None:
-    assert amount(resource, value) == shown
-
-
-def test_counts_agree_with_their_noun() -> None:
-    assert [count(number, "pod") for number in (0, 1, 12_000)] == ["0 pods", "1 pod", "12,000 pods"]
 
 
 def test_unlimited_is_minus_one_as_in_the_api() -> None:

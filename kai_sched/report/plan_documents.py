@@ -1,0 +1,80 @@
+"""Plans that ``simulate -o json`` has printed, read again to be compared."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from kai_sched.answers.difference import Difference, PlanSide, compared
+from kai_sched.answers.headlines import Victim
+from kai_sched.answers.workloads import Workload
+from kai_sched.model.field_errors import FieldError
+from kai_sched.report.cycle_documents import SimulationDocument
+from kai_sched.report.documents import OverviewDocument, VictimDocument, WorkloadDocument
+
+_simulation = msgspec.json.Decoder(SimulationDocument)
+_head = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def is_plan(data: bytes) -> bool:
+    """Whether the content of a file is a plan, and not objects."""
+    if data.lstrip()[:1] != b"{" or b'"Simulation"' not in data[:1000]:
+        return False
+    try:
+        return bytes(_head.decode(data).get("kind", b"")) == b'"Simulation"'
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def read_plan(path: str, data: bytes) -> OverviewDocument:
+    """The overview of the last cycle of a plan. Raises FieldError for one that this version cannot compare."""
+    try:
+        cycles = _simulation.decode(data).cycles
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise FieldError(path, f"not a plan of this version ({error}): simulate its cluster again") from None
+    summary = cycles[-1].summary if cycles else msgspec.UNSET
+    if summary is msgspec.UNSET:
+        raise FieldError(path, "a plan of a scenario, which has no summary: name plans of clusters")
+    return summary
+
+
+def plan_difference(before: OverviewDocument, after: OverviewDocument) -> Difference:
+    """What differs between two plans, each of one cycle."""
+    old, new = _side(before), _side(after)
+    found = [victim for headline in after.evictions for victim in headline.victims]
+    evicted = [_victim(each) for each in found if each.workload.pod_group not in old.victims]
+    return compared(old, new, evicted)
+
+
+def _side(found: OverviewDocument) -> PlanSide:
+    started = [each.workload for each in found.running]
+    started += [each.workload for each in found.placed if each.starts_now]
+    waiting = [each for row in found.waiting for each in row.workloads]
+    placed = [each.workload for each in found.placed if not each.starts_now]
+    victims = [victim.workload for headline in found.evictions for victim in headline.victims]
+    partly = [each for row in found.waiting if row.pods_running for each in row.workloads]
+    everybody = [*started, *waiting, *placed, *victims]
+    queues = {
+        each.name: (_bound(each.fair_share.gpu), _bound(each.allocated.gpu), _bound(each.quota.gpu))
+        for each in found.queues
+    }
+    return PlanSide(
+        {each.pod_group: _workload(each) for each in everybody},
+        frozenset(each.pod_group for each in (*started, *partly)),
+        frozenset(each.pod_group for each in victims),
+        queues,
+    )
+
+
+def _bound(value: float | None) -> float:
+    return math.inf if value is None else value
+
+
+def _workload(found: WorkloadDocument) -> Workload:
+    return Workload(found.kind, found.namespace, found.name, found.pod_group)
+
+
+def _victim(found: VictimDocument) -> Victim:
+    amounts = (found.pods, found.of_pods, found.gpus, found.up_seconds, found.moved)
+    return Victim(_workload(found.workload), found.queue, *amounts)
