@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from kai_sched.api import names
+from kai_sched.cli.live_cluster import BOUNDED
 from kai_sched.cluster import cluster_reader
 from kai_sched.operator.intake.sources import SOURCES
 from kai_sched.reconcile.grouping.registry import RULES, SKIPPED, SKIPPED_IN_GROUP
@@ -61,7 +62,8 @@ def rules(role: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 def test_the_role_of_readers_lists_what_is_read_and_gets_what_owns_pods() -> None:
     reader = yaml.safe_load(READER.read_text())
-    listed = {(source.kind[0].rpartition("/")[0], source.path.rpartition("/")[2], "list") for source in SOURCES}
+    sources = (*SOURCES, *BOUNDED)
+    listed = {(source.kind[0].rpartition("/")[0], source.path.rpartition("/")[2], "list") for source in sources}
     roles = [each for each in yaml.safe_load_all((ROOT / "manifests" / "rbac.yaml").read_text()) if "rules" in each]
     (workloads,) = [each for each in roles if each["metadata"]["name"] == "kai-scheduler-workloads"]
     owners = {rule for rule in rules(workloads) if rule[2] == "get"}

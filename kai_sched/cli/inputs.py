@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kai_sched import library
+from kai_sched.files.input_time import TimeSource
 from kai_sched.files.load import SimulationCase, load
 from kai_sched.model.field_errors import FieldError
 from kai_sched.model.problems import Problem
@@ -104,17 +105,19 @@ def read_input(options: InputOptions, cycles: int = 1, progress: Progress | None
     )
     if print_problems([*problems, *loaded.problems, *about_selectors]):
         return None
-    as_of = next((_as_of(case, now_ns) for case in loaded.cases if not case.is_scenario), "")
+    read_now = options.cluster is not None
+    as_of = next((_as_of(case, now_ns, read_now) for case in loaded.cases if not case.is_scenario), "")
     cases = tuple(_with_options(case, actions, now_ns) for case in loaded.cases)
     if not jit.decided():
         _choose_solver(cases, cycles, options.solver, progress)
     return Input(cases, (*loaded.problems, *about_selectors), as_of)
 
 
-def _as_of(case: SimulationCase, now_ns: int | None) -> str:
+def _as_of(case: SimulationCase, now_ns: int | None, read_now: bool) -> str:
     if now_ns is not None or case.now_ns is None:
         return ""
-    return case.now_source.sentence(case.now_ns)
+    source = TimeSource.READ if read_now and case.now_source is TimeSource.DUMP else case.now_source
+    return source.sentence(case.now_ns)
 
 
 def print_problems(problems: Iterable[Problem]) -> bool:

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from kai_sched.cluster.client import Api, ApiFailure
-from kai_sched.cluster.cluster_reader import ClusterReader, Manifest, ReadObjects
+from kai_sched.cluster.cluster_reader import Cleaning, ClusterReader, Manifest, ReadObjects
 from kai_sched.cluster.login import Login, LoginFailure
+from kai_sched.cluster.paths import objects_path
+from kai_sched.cluster.reflector import WatchSource
 from kai_sched.files.dump import DumpMetadata, dump_document, kinds_config_map_of
 from kai_sched.files.redaction import redacted
+from kai_sched.files.run_times import WITH_DEADLINE, bounded
 from kai_sched.model.config import Config
 from kai_sched.model.problems import Problem
 from kai_sched.operator.intake.sources import SOURCES
 
 CONNECTIONS = 16
+# Read for their deadlines alone, which say when others start.
+BOUNDED = (
+    WatchSource(("batch/v1", "Job"), objects_path("batch/v1", "jobs")),
+    WatchSource(("ray.io/v1", "RayJob"), objects_path("ray.io/v1", "rayjobs"), optional=True),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +100,32 @@ def read_cluster(
         (namespace,) if namespace else None,
         tuple(sorted(f"{each.resource} ({each.reason})" for each in found.unreadable)),
     )
-    return LiveCluster(dump_document(found.objects, config, metadata), tuple(problems), name)
+    return LiveCluster(dump_document(_once(found.objects), config, metadata), tuple(problems), name)
+
+
+def _once(objects: Sequence[Manifest]) -> list[Manifest]:
+    """Each object once, as it was read last: workloads that own pods without a group are read whole."""
+    found: dict[object, Manifest] = {}
+    for each in objects:
+        meta = each.get("metadata") or {}
+        found[each["kind"], each["apiVersion"], meta.get("namespace"), meta.get("name")] = each
+    return list(found.values())
 
 
 def _clean(manifest: Manifest) -> Manifest | None:
     return redacted(manifest)
 
 
+def _clean_listed(manifest: Manifest) -> Manifest | None:
+    return bounded(manifest) if manifest["kind"] in WITH_DEADLINE else redacted(manifest)
+
+
 async def _read(login: Login, namespace: str, config: Config) -> ReadObjects:
     api = Api(login, await login.load(), CONNECTIONS)
     try:
-        reader = ClusterReader(api, _clean, lambda objects: kinds_config_map_of(objects, config), time.monotonic)
-        return await reader.read(SOURCES, config.scheduler_name, namespace)
+        clean = Cleaning(listed=_clean_listed, owner=_clean)
+        reader = ClusterReader(api, clean, lambda objects: kinds_config_map_of(objects, config), time.monotonic)
+        return await reader.read((*SOURCES, *BOUNDED), config.scheduler_name, namespace)
     finally:
         await api.close()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -70,6 +70,13 @@ class ReadObjects:
     unreadable: list[Unreadable] = field(default_factory=list)
 
 
+class Cleaning(NamedTuple):
+    """What is kept of objects that are listed, and of owners of pods that have no group."""
+
+    listed: Clean
+    owner: Clean
+
+
 class ClusterReader:
     """Reads a cluster once. For one event loop.
 
@@ -78,7 +85,7 @@ class ClusterReader:
     api
         The client of the API server.
     clean
-        What is kept of an object, called as soon as it is read: objects as they come take several times the memory.
+        What is kept, called as soon as an object is read: objects as they come take several times the memory.
     config_map
         Which ConfigMap is read whole; of all others it is the metadata.
     clock
@@ -90,7 +97,7 @@ class ClusterReader:
     def __init__(
         self,
         api: Api,
-        clean: Clean,
+        clean: Cleaning,
         config_map: NamedConfigMap,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -131,7 +138,7 @@ class ClusterReader:
             try:
                 async for items, _ in self._api.list_pages(path, dict(source.params), limit, accept):
                     for raw in items:
-                        item = self._clean({**_decode(raw), "apiVersion": version, "kind": kind})
+                        item = self._clean.listed({**_decode(raw), "apiVersion": version, "kind": kind})
                         if item is not None:
                             objects.append(item)
                         await turn.pause()
@@ -186,7 +193,9 @@ class ClusterReader:
             seen.update(level)
             objects = await asyncio.gather(*(self._owner(reference, refused, found) for reference in level))
             wanted = [above for item in objects if item is not None for above in _references(item)]
-            found.objects += [kept for item in objects if item is not None and (kept := self._clean(item)) is not None]
+            found.objects += [
+                kept for item in objects if item is not None and (kept := self._clean.owner(item)) is not None
+            ]
 
     async def _owner(self, reference: ObjectReference, refused: set[Kind], found: ReadObjects) -> Manifest | None:
         kind = reference.api_version, reference.kind

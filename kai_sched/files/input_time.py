@@ -55,6 +55,7 @@ class TimeSource(Enum):
 
     SCENARIO = "the time of the scenario"
     DUMP = "the time of the dump"
+    READ = "when the cluster was read"
     NEWEST = "the newest time in the files"
     CLOCK = "the clock, as the files have no time"
 

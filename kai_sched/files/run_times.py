@@ -5,7 +5,7 @@ A deadline that cannot be read bounds nothing: the API server would refuse it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -69,6 +69,29 @@ def deadlines(items: Sequence[Item]) -> dict[WorkloadName, Deadline]:
                 name = WorkloadName(item.kind[1], meta.namespace or DEFAULT_NAMESPACE, meta.name)
                 found[name] = Deadline(min(seconds), _started_ns(workload.status))
     return found
+
+
+def bounded(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What of a workload says how long it runs; None for one without a deadline, or that is over or suspended."""
+    meta, spec, status = (_mapping(manifest.get(name)) for name in ("metadata", "spec", "status"))
+    seconds = spec.get("activeDeadlineSeconds")
+    label = _mapping(meta.get("labels")).get(MAX_EXEC_LABEL)
+    is_over = any(status.get(name) for name in ("completionTime", "endTime")) or spec.get("suspend") is True
+    if is_over or not (_is_whole(seconds) or _is_whole(label)):
+        return None
+    names = {name: meta[name] for name in ("name", "namespace", "uid", "creationTimestamp") if name in meta}
+    labels = {"labels": {MAX_EXEC_LABEL: label}} if label is not None else {}
+    return {
+        "apiVersion": manifest["apiVersion"],
+        "kind": manifest["kind"],
+        "metadata": names | labels,
+        "spec": {"activeDeadlineSeconds": seconds} if seconds is not None else {},
+        "status": {"startTime": status["startTime"]} if "startTime" in status else {},
+    }
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _bounds(kind: str, workload: _BoundedWorkload, meta: core.Meta) -> list[float]:

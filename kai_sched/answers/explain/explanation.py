@@ -133,12 +133,13 @@ def explain(
     waiting = [pod for pod in pods if waits(pod)]
     created = min((pod.created_ns for pod in waiting if pod.created_ns), default=0)
     earlier, line = _line(search, workloads)
+    priority, preemptible = _standing(search, state, pods)
     return Explanation(
         workload=workload,
         queue=state.queue if state else "",
         priority_class=(group.priority_class if group else pods[0].priority_class if pods else ""),
-        priority=state.priority if state else 0,
-        preemptible=state.preemptible if state else True,
+        priority=priority,
+        preemptible=preemptible,
         waits_s=since(created, trials.now_ns),
         running=holding(pods),
         needs=tuple(_needs(waiting, state)),
@@ -208,6 +209,19 @@ def _costs(search: TrialSearch, tried: Tried, workloads: Workloads, base: bool) 
     late = sorted({workloads.pods[key] for key in set(without.bound) - set(tried.bound) if key in workloads.pods})
     late = [group for group in late if group != search.group] if base else []
     return Costs(tuple(victims), tuple(workloads.of(group) for group in late))
+
+
+def _standing(search: TrialSearch, state: GroupState | None, pods: Sequence[Pod]) -> tuple[int, bool]:
+    """The priority and whether it may be evicted; a cycle does not work these out for a queue that does not exist."""
+    cluster = search.trials.cluster
+    if state is not None and state.queue in cluster.queues:
+        return state.priority, state.preemptible
+    group = cluster.pod_groups.get(search.group)
+    name = group.priority_class if group else pods[0].priority_class if pods else ""
+    found = cluster.priority_classes.get(name)
+    value = found.value if found else default_priority(cluster.priority_classes)
+    asked = group.preemptible if group else None
+    return value, value < PREEMPTIBLE_BELOW if asked is None else asked
 
 
 def _line(search: TrialSearch, workloads: Workloads) -> tuple[tuple[Workload, ...], int]:

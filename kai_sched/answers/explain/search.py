@@ -73,11 +73,15 @@ class TrialSearch:
         """Whether the group starts with the changes."""
         return self.tried(changes).starts
 
+    @property
+    def is_small(self) -> bool:
+        """Whether the cluster is so small that what is looked for is looked for in whole."""
+        return self.trials.cycle_cost <= SMALL
+
     def affordable(self, count: int) -> int:
         """How many of so many trials there is work for in one scan."""
         one = CYCLES_OF_A_TRIAL * self.trials.cycle_cost
-        is_small = self.trials.cycle_cost <= SMALL
-        left = max(0, min(SCAN_WORK_OF_SMALL if is_small else SCAN_WORK, ALL_WORK - self.trials.work))
+        left = max(0, min(SCAN_WORK_OF_SMALL if self.is_small else SCAN_WORK, ALL_WORK - self.trials.work))
         return min(count, max(LEAST_TRIALS, left // one))
 
     def first(self, candidates: Sequence[Changes]) -> First:
@@ -89,7 +93,11 @@ class TrialSearch:
         ladder = _doubling(len(candidates))
         found = next((place for place in ladder if self.starts(candidates[place])), None)
         if found is None:
-            return First(None, len(ladder) == len(candidates))
+            rest = [place for place in range(len(candidates)) if place not in ladder]
+            if not self.is_small or self.affordable(len(rest)) < len(rest):
+                return First(None, not rest)
+            # What helps only between two amounts that do not: others take the room of the larger one.
+            return First(next((place for place in rest if self.starts(candidates[place])), None), True)
         before = [place for place in range(found) if place not in ladder]
         if self.affordable(len(before)) == len(before):
             return First(next((place for place in before if self.starts(candidates[place])), found), True)

@@ -149,7 +149,7 @@ def _fewer_demands(search: TrialSearch, waiting: Sequence[Pod]) -> Iterator[Find
 
 def _preemptible(search: TrialSearch) -> Iterator[Finding]:
     state = search.base.first.groups.get(search.group)
-    if state is None or state.preemptible:
+    if state is None or state.preemptible or state.queue not in search.trials.cluster.queues:
         return
     change = (Preemptible(search.group),)
     if search.starts(change):

@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import web
 
 from kai_sched.cluster.client import Api, ApiFailure
-from kai_sched.cluster.cluster_reader import ClusterReader, Manifest, ReadObjects
+from kai_sched.cluster.cluster_reader import Cleaning, ClusterReader, Manifest, ReadObjects
 from kai_sched.cluster.paths import VERSION, version_path
 from kai_sched.files.dump import DumpMetadata, kinds_config_map_of
 from kai_sched.files.redaction import redacted
@@ -89,7 +89,9 @@ class SnapshotServer:
 
     async def _archive(self) -> bytes:
         config, time_ns = self._config(), self._wall_ns()
-        reader = ClusterReader(self._api, _clean, lambda objects: kinds_config_map_of(objects, config), time.monotonic)
+        reader = ClusterReader(
+            self._api, Cleaning(_clean, _clean), lambda objects: kinds_config_map_of(objects, config), time.monotonic
+        )
         found = await reader.read(SOURCES, config.scheduler_name)
         unreadable = tuple(sorted(f"{each.resource} ({each.reason})" for each in found.unreadable))
         metadata = DumpMetadata(time_ns, unreadable=unreadable)

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from kai_sched.cluster.client import Api, ApiFailure
-from kai_sched.cluster.cluster_reader import ATTEMPTS, PAUSE_MAX_S, ClusterReader, Manifest, ReadObjects
+from kai_sched.cluster.cluster_reader import ATTEMPTS, PAUSE_MAX_S, Cleaning, ClusterReader, Manifest, ReadObjects
 from kai_sched.operator.intake.sources import SOURCES
 from tests.unit.cluster.conftest import ApiServer, status
 
@@ -45,7 +45,7 @@ class Desk:
         await asyncio.sleep(0)
 
     async def read(self, namespace: str = "") -> ReadObjects:
-        reader = ClusterReader(self.api, keep, lambda _: self.config_map, lambda: 0.0, self.nap)
+        reader = ClusterReader(self.api, Cleaning(keep, keep), lambda _: self.config_map, lambda: 0.0, self.nap)
         return await reader.read(SOURCES, "kai-scheduler", namespace)
 
     def paths(self) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kai_sched.files.items import Item
-from kai_sched.files.run_times import Deadline, WorkloadName, deadlines
+from kai_sched.files.run_times import Deadline, WorkloadName, bounded, deadlines
 from kai_sched.files.sources import FilePosition
 
 STARTED = "2026-11-22T10:00:00Z"
@@ -63,6 +63,37 @@ def test_a_label_that_is_no_number_bounds_nothing(value: str) -> None:
 def test_a_start_that_cannot_be_read_is_not_said() -> None:
     for start in ("soon", 5, {"a": 1}):
         assert found(item(spec={"activeDeadlineSeconds": 9}, status={"startTime": start})) == Deadline(9.0, 0)
+
+
+def manifest(**parts: Any) -> dict[str, Any]:
+    meta = {"name": "train", "namespace": "ml", "uid": "u", "labels": {"app": "x"}, "managedFields": []}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, **parts}
+
+
+def test_of_a_running_cluster_only_deadlines_are_kept() -> None:
+    spec = {"activeDeadlineSeconds": 60, "template": {"spec": {"containers": []}}}
+    kept = bounded(manifest(spec=spec, status={"startTime": STARTED, "active": 1}))
+    assert kept == {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": "ml", "uid": "u"},
+        "spec": {"activeDeadlineSeconds": 60},
+        "status": {"startTime": STARTED},
+    }
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"spec": {}},
+        {"spec": {"activeDeadlineSeconds": 60, "suspend": True}},
+        {"spec": {"activeDeadlineSeconds": 60}, "status": {"completionTime": STARTED}},
+        {"spec": {"activeDeadlineSeconds": 60}, "status": {"endTime": STARTED}},
+        {"spec": []},
+    ],
+)
+def test_workloads_without_one_or_that_do_not_run_are_left_out(parts: dict[str, Any]) -> None:
+    assert bounded(manifest(**parts)) is None
 
 
 def test_an_object_that_cannot_be_read_is_told_by_others() -> None:
