@@ -21,6 +21,7 @@ from kai_sched.answers.words import count, gpus, since, some
 from kai_sched.answers.workload_changes import waits
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.model.objects import Pod, Shape
+from kai_sched.model.priorities import PREEMPTIBLE_BELOW, default_priority
 from kai_sched.plan.reasons import Reason, show_amount
 from kai_sched.plan.result import QUEUE_RESOURCES, GroupState
 
