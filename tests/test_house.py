@@ -25,6 +25,7 @@ MANY_PARAMETERS = {
     "kai_sched.cli.cluster_commands.fit": "Typer declares one option for each parameter",
     "kai_sched.cli.main.run": "Typer declares one option for each parameter",
     "kai_sched.cli.cluster_commands.simulate": "Typer declares one option for each parameter",
+    "kai_sched.cli.cluster_commands.top": "Typer declares one option for each parameter",
     "kai_sched.lowering.pod_classes._table": "what one table is made of: a tuple of it would hide the names",
     "kai_sched.notebook.loaded_cluster.LoadedCluster.with_queue": "editors complete one name for each amount",
     "kai_sched.solver.stages.fair_share.divide": "the problem as it is written down: a number or a column each",

@@ -23,9 +23,9 @@ from kai_sched.solver import jit
 from kai_sched.telemetry.progress import Progress
 
 DATA = ("json", "yaml")
-RECORDS = ("name", "csv")  # nothing but a line for each workload is printed
 # About so many cycles the explanations on a page take: whether compiled kernels are worth loading depends on it.
 CYCLES_OF_A_PAGE = 1000
+RECORDS = ("name", "csv")  # nothing but a line for each workload is printed
 
 
 @dataclass(frozen=True, slots=True)

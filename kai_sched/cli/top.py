@@ -66,13 +66,13 @@ def _read(options: SimulateOptions) -> tuple[list[Line], str]:
 
 def _fitted(lines: Sequence[Line], said: str, every_s: float) -> list[Line]:
     """As many lines as the terminal has, the last one or two of them about the display itself."""
-    told = said.splitlines()
-    errors: list[Line] = [[(plain(text), "red")] for text in told if text.startswith("error:")][:1]
+    said_lines = said.splitlines()
+    errors: list[Line] = [[(plain(text), "red")] for text in said_lines if text.startswith("error:")][:1]
     rows = max(2, shutil.get_terminal_size((80, 24)).lines) - 1 - len(errors)
     texts = [f"every {every_s:g} s, at {time.strftime('%H:%M:%S')}; q ends"]
     if len(lines) > rows:
         texts.append(f"{count(len(lines) - rows, 'more line')}: kai-sched simulate has all")
-    if warnings := sum(text.startswith("warning:") for text in told):
+    if warnings := sum(text.startswith("warning:") for text in said_lines):
         texts.append(f"{count(warnings, 'warning')}: kai-sched simulate has them")
     return [*lines[:rows], [("; ".join(texts), "dim")], *errors]
 

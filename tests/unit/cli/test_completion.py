@@ -158,7 +158,7 @@ class TestAnswer:
         assert "-o" not in choices("version", "--")
 
     def test_choices_of_an_option_and_of_an_argument(self) -> None:
-        assert choices("simulate", "x.yaml", "-o", "") == ["table", "wide", "name", "csv", "json", "yaml"]
+        assert choices("simulate", "x.yaml", "-o", "") == ["table", "wide", "name", "csv", "json", "yaml", "html"]
         assert choices("simulate", "--solver=c") == ["--solver=compiled"]
         assert choices("completion", "z") == ["zsh"]
         assert choices("completion", "zsh", "") == []
