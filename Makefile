@@ -120,7 +120,7 @@ docs: $(DEV)
 	$(BIN)/python -m tests.data_model > docs/data-model.md
 	$(BIN)/python -m tests.module_index > docs/modules.md
 	$(BIN)/python -m tests.answers_schema > docs/answers.schema.json
-	$(BIN)/python -m tests.example_company examples/company
+	$(BIN)/python -m tests.example_company
 	$(BIN)/python -m tests.shown_outputs
 
 bench: $(RUNTIME)

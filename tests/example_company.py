@@ -6,7 +6,6 @@ Nothing in them is random: uids are made of names, and times are minutes before 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from uuid import NAMESPACE_DNS, uuid5
 from kai_sched.files.dump import DumpMetadata, dump_chunks, dump_document
 from kai_sched.model.config import Config
 from kai_sched.model.times import format_time
+from tests.tree import ROOT
 
 Manifest = dict[str, Any]
 
@@ -261,15 +261,16 @@ def dumped(at: int) -> Manifest:
     return dump_document(objects(at), Config(), DumpMetadata(NOW_NS + at * MINUTE_NS, CONTEXT))
 
 
-# Each dump in the folder of the example, and the time of it.
+FOLDER = Path("examples/company")
+# Each dump in the folder, and the time of it.
 DUMPS = {"cluster.json.gz": MORNING, "noon.json.gz": NOON}
 
 
-def main(folder: Path) -> None:
-    """Write the dumps into the folder."""
+def main() -> None:
+    """Write the dumps."""
     for name, at in DUMPS.items():
-        (folder / name).write_bytes(b"".join(dump_chunks(dumped(at))))
+        (ROOT / FOLDER / name).write_bytes(b"".join(dump_chunks(dumped(at))))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

@@ -24,7 +24,7 @@ from kai_sched.reconcile.grouping.registry import RULES
 from kai_sched.reconcile.status.queue_status import queue_statuses
 from kai_sched.reconcile.status.usage import QueueUsage
 from tests.cluster.play import NEXT
-from tests.example_company import DUMPS, dumped
+from tests.example_company import DUMPS, FOLDER, dumped
 from tests.shown_outputs import Answer, answer, documents, example_folder, filled
 from tests.tree import ROOT
 from tests.unit.cli.command import environment, run
@@ -48,7 +48,7 @@ def test_a_document_shows_what_its_commands_print(path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(DUMPS))
 def test_the_example_cluster_is_up_to_date(name: str) -> None:
-    found = msgspec.json.decode(gzip.decompress((ROOT / "examples" / "company" / name).read_bytes()))
+    found = msgspec.json.decode(gzip.decompress((ROOT / FOLDER / name).read_bytes()))
     assert found == dumped(DUMPS[name]), "run `make docs`"
 
 
