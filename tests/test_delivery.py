@@ -147,7 +147,7 @@ def test_every_test_is_run_by_test_all_or_by_test_long() -> None:
 
 
 def test_what_is_long_is_left_out_of_the_fast_tests() -> None:
-    chosen = ["'not slow and not cluster and not long' " + SPREAD]
+    chosen = ["'not slow and not cluster and not browser and not long' " + SPREAD]
     assert re.findall(r"-m pytest .* -m (.*)", recipe("test-fast")) == chosen
 
 
@@ -156,11 +156,17 @@ def test_people_run_the_checks_the_quick_tests_and_a_few_live_ones() -> None:
     text = recipe("test")
     rules, quick, live = re.findall(r"-m pytest (.*)", text)
     assert rules.startswith("--quiet tests/test_architecture.py")
-    assert quick.startswith("--hypothesis-profile=fast -m 'not slow and not cluster and not long'")
+    assert quick.startswith("--hypothesis-profile=fast -m 'not slow and not cluster and not browser and not long'")
     assert live.startswith("-m essential tests/cluster")
     assert "-m tests.cluster.components built etcd kubernetes kwok" in text
     assert not re.search(r"-m tests.cluster.components(?! built)", text)
     assert re.search(r"echo 'Left out: .*\n.*make test-all.*make test-long.*\Z", text.strip())
+
+
+def test_all_tests_have_a_browser() -> None:
+    """The tests in Chromium fail without it, so it is there before them."""
+    assert re.search(r"^test-all:.* chromium$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert "-m tests.browser.chromium" in recipe("chromium")
 
 
 def test_image_is_built_from_what_there_is() -> None:
