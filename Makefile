@@ -46,7 +46,7 @@ help:
 	@echo 'make test-kind  the cluster tests on kind; needs Go and Docker'
 	@echo 'make check      formatting, lint, types, import contracts, house rules, generated files'
 	@echo 'make crds       write crds/ anew from kai_sched/api'
-	@echo 'make docs       write the generated files in docs/ anew from the code'
+	@echo 'make docs       write the generated files in docs/, and the outputs in documents, anew from the code'
 	@echo "make bench      the speed table; ARGS='--only SHAPE --json FILE --against COMMIT'"
 	@echo 'make bench-cluster  speed and memory of `kai-sched run` on a real API server'
 	@echo 'make bench-page     size and speed of the page of 1,000 nodes, in Chromium'
@@ -120,6 +120,8 @@ docs: $(DEV)
 	$(BIN)/python -m tests.data_model > docs/data-model.md
 	$(BIN)/python -m tests.module_index > docs/modules.md
 	$(BIN)/python -m tests.answers_schema > docs/answers.schema.json
+	$(BIN)/python -m tests.example_company
+	$(BIN)/python -m tests.shown_outputs
 
 bench: $(RUNTIME)
 	$(BIN)/python -m tests.perf.bench $(ARGS)

@@ -54,13 +54,13 @@ def _side(found: OverviewDocument) -> PlanSide:
     placed = [each.workload for each in found.placed if not each.starts_now]
     victims = [victim.workload for headline in found.evictions for victim in headline.victims]
     partly = [each for row in found.waiting if row.pods_running for each in row.workloads]
-    everybody = [*started, *waiting, *placed, *victims]
+    all_of_it = [*started, *waiting, *placed, *victims]
     queues = {
         each.name: (_bound(each.fair_share.gpu), _bound(each.allocated.gpu), _bound(each.quota.gpu))
         for each in found.queues
     }
     return PlanSide(
-        {each.pod_group: _workload(each) for each in everybody},
+        {each.pod_group: _workload(each) for each in all_of_it},
         frozenset(each.pod_group for each in (*started, *partly)),
         frozenset(each.pod_group for each in victims),
         queues,

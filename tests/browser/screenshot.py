@@ -1,4 +1,4 @@
-"""Takes docs/images/page.png: the page of examples/teams. Run by `make screenshot`."""
+"""Takes docs/images/page.png: the page of examples/company. Run by `make screenshot`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from tests.browser.tab import show, tab
 from tests.tree import ROOT
 
 PICTURE = ROOT / "docs" / "images" / "page.png"
-COMMAND = (sys.executable, "-m", "kai_sched.cli.main", "simulate", "examples/teams", "-o", "html")
-WIDTH, HEIGHT = 1000, 640
+CLUSTER = "examples/company/cluster.json.gz"
+COMMAND = (sys.executable, "-m", "kai_sched.cli.main", "simulate", CLUSTER, "-o", "html")
+WIDTH, HEIGHT = 1000, 655
 
 
 def take() -> None:

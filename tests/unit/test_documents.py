@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import doctest
+import gzip
 import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -22,6 +24,8 @@ from kai_sched.reconcile.grouping.registry import RULES
 from kai_sched.reconcile.status.queue_status import queue_statuses
 from kai_sched.reconcile.status.usage import QueueUsage
 from tests.cluster.play import NEXT
+from tests.example_company import DUMPS, FOLDER, dumped
+from tests.shown_outputs import Answer, answer, documents, example_folder, filled
 from tests.tree import ROOT
 from tests.unit.cli.command import environment, run
 
@@ -29,32 +33,48 @@ README = (ROOT / "README.md").read_text()
 INSTALL = (ROOT / "docs" / "install.md").read_text()
 WORKLOADS = (ROOT / "docs" / "workloads.md").read_text()
 SIMULATE = (ROOT / "docs" / "simulate.md").read_text()
-GPU_SHARING = (ROOT / "docs" / "gpu-sharing.md").read_text()
 LIBRARY = (ROOT / "docs" / "library.md").read_text()
 DEFAULT_QUEUES = ROOT / "kai_sched" / "operator" / "default_queues.yaml"
 CRD = ROOT / "crds" / "queues.scheduling.run.ai.yaml"
 NOW_NS = 1_800_000_000 * 10**9
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("document", "command"),
-    [
-        (README, "kai-sched simulate examples/teams"),
-        (SIMULATE, "kai-sched simulate examples/raycluster.yaml"),
-        (SIMULATE, "kai-sched simulate --cycles 2 examples/rayservice.yaml"),
-        (GPU_SHARING, "kai-sched simulate --all examples/gpu-sharing/config.yaml examples/gpu-sharing/pods.yaml"),
-        (GPU_SHARING, "kai-sched simulate --all examples/gpu-sharing/config.yaml examples/gpu-sharing/raycluster.yaml"),
-        (GPU_SHARING, "kai-sched simulate --all examples/gpu-sharing/claims.yaml"),
-    ],
-    ids=["teams", "raycluster", "rayservice", "parts", "half-gpu", "claims"],
-)
-def test_a_document_shows_a_command_and_what_it_prints(document: str, command: str) -> None:
-    _, after = document.split(command, 1)
-    done = run(*command.split()[1:])
-    said = [line for line in done.stderr.splitlines() if not line.startswith("as of ")]
-    assert (done.returncode, said) == (0, [])
-    assert after.split("```\n")[1] == done.stdout
+@pytest.mark.parametrize("path", documents(), ids=str)
+def test_a_document_shows_what_its_commands_print(path: Path) -> None:
+    text = (ROOT / path).read_text()
+    with example_folder():
+        assert filled(text, answer) == text, "run `make docs`"
+
+
+@pytest.mark.parametrize("name", sorted(DUMPS))
+def test_the_example_cluster_is_up_to_date(name: str) -> None:
+    found = msgspec.json.decode(gzip.decompress((ROOT / FOLDER / name).read_bytes()))
+    assert found == dumped(DUMPS[name]), "run `make docs`"
+
+
+def test_only_what_commands_print_is_replaced() -> None:
+    """Also of a command of two lines; ``$?`` is the exit status of the one before it."""
+    text = "$ kai-sched a\n```console\n$ kai-sched b \\\n    c\nold\n$ echo $?\n7\n```\n\n```\n$ kai-sched d\n```\n"
+    asked: list[str] = []
+
+    def ask(command: str) -> Answer:
+        asked.append(" ".join(command.split()))
+        return "new", 3
+
+    assert filled(text, ask) == text.replace("old", "new").replace("7", "3")
+    assert asked == ["kai-sched b c"]
+
+
+def test_commands_of_others_are_not_run() -> None:
+    with pytest.raises(ValueError, match="'rm x' is shown as a command of kai-sched"):
+        answer("rm x")
+
+
+def test_errors_are_shown_and_warnings_are_not() -> None:
+    with example_folder():
+        text, status = answer("kai-sched explain nothing examples/company/cluster.json.gz")
+    assert (text.splitlines()[0].startswith("error: NAME: there is no workload 'nothing'"), status) == (True, 2)
+    assert "warning" not in text
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ no such one, those that block it only together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from kai_sched.answers.changes import AddNodes, Override
@@ -50,9 +50,12 @@ class Constraint:
     without: Changes
 
 
-def blocking(search: TrialSearch) -> list[Constraint]:
-    """The constraints that block the group; what is wrong with the workload comes first, then its queue, then room."""
-    candidates = list(_candidates(search))
+def blocking(search: TrialSearch, raised: Set[str] = frozenset()) -> list[Constraint]:
+    """The constraints that block the group; what is wrong with the workload comes first, then its queue, then room.
+
+    ``raised`` are the queues whose quotas have to be raised for it, where that is known: those that stop it.
+    """
+    candidates = list(_candidates(search, raised))
     alone = [each for each in candidates if each.without and search.starts(each.without)]
     if alone:
         return alone
@@ -67,7 +70,7 @@ def blocking(search: TrialSearch) -> list[Constraint]:
     return [Constraint(each.kind, each.text, False, each.without) for each in kept]
 
 
-def _candidates(search: TrialSearch) -> Iterator[Constraint]:
+def _candidates(search: TrialSearch, raised: Set[str]) -> Iterator[Constraint]:
     cluster, result = search.trials.cluster, search.base.last
     state = result.groups.get(search.group) or search.base.first.groups.get(search.group)
     if state is None:
@@ -84,7 +87,7 @@ def _candidates(search: TrialSearch) -> Iterator[Constraint]:
     if more := _more_room(search):
         yield Constraint("room", room_text(search, waiting), True, more)
     if state.queue in cluster.queues and (open_ := unlimited_changes(search, "quota")):
-        yield Constraint("claim", claim_text(search, state, waiting), True, open_)
+        yield Constraint("claim", claim_text(search, state, waiting, raised), True, open_)
 
 
 def _gates(search: TrialSearch, state: GroupState) -> Iterator[Constraint]:
@@ -178,15 +181,15 @@ def node_word(node: Node, pod: Pod, idle: object) -> str:
     return "with room for a pod" if fits and not pod.shape.share else "full"
 
 
-def claim_text(search: TrialSearch, state: GroupState, waiting: Sequence[Pod]) -> str:
-    """How much the queue and those above it may claim, and what the group needs of it."""
+def claim_text(search: TrialSearch, state: GroupState, waiting: Sequence[Pod], raised: Set[str]) -> str:
+    """How much the queue and those above it may claim, and what the group needs of it; of ``raised`` where given."""
     queues = {each.name: each for each in search.base.first.queues}
     place = QUEUE_RESOURCES.index("gpu")
     asked = sum(pod_gpus(pod) for pod in waiting)
     parts = []
     for name in path_to_root(search.trials.cluster.queues, state.queue):
         queue = queues.get(name)
-        if queue is None:
+        if queue is None or (raised and name not in raised):
             continue
         fair, held, quota = queue.fair_share[place], queue.allocated[place], queue.quota[place]
         if held + asked > fair:

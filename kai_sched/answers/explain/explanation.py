@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kai_sched.answers.changes import Remove
+from kai_sched.answers.changes import Remove, SetQueue
 from kai_sched.answers.explain.constraints import Constraint, blocking
 from kai_sched.answers.explain.node_changes import node_findings
 from kai_sched.answers.explain.queue_changes import queue_findings
@@ -126,8 +126,8 @@ def explain(
     found: list[Finding] = []
     constraints: list[Constraint] = []
     if not starts and any(waits(pod) for pod in pods):
-        constraints = blocking(search)
         found = list(_findings(search, workloads))
+        constraints = blocking(search, _raised_queues(found))
     suggested = [(each, costs_of(search, each, workloads)) for each in found if isinstance(each, Suggestion)]
     group = cluster.pod_groups.get(workload.group)
     waiting = [pod for pod in pods if waits(pod)]
@@ -160,6 +160,17 @@ def _findings(search: TrialSearch, workloads: Workloads) -> Iterator[Finding]:
     yield from queue_findings(search)
     yield from node_findings(search)
     yield from waiting_findings(search, workloads)
+
+
+def _raised_queues(found: Sequence[Finding]) -> frozenset[str]:
+    """The queues whose quota has to be raised."""
+    return frozenset(
+        change.queue
+        for each in found
+        if isinstance(each, Suggestion) and each.kind in ("quota", "quota and limit")
+        for change in each.changes
+        if isinstance(change, SetQueue) and change.field == "quota"
+    )
 
 
 def _when(
