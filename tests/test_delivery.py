@@ -163,6 +163,12 @@ def test_people_run_the_checks_the_quick_tests_and_a_few_live_ones() -> None:
     assert re.search(r"echo 'Left out: .*\n.*make test-all.*make test-long.*\Z", text.strip())
 
 
+def test_all_tests_have_a_browser() -> None:
+    """The tests in Chromium fail without it, so it is there before them."""
+    assert re.search(r"^test-all:.* chromium$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert "-m tests.browser.chromium" in recipe("chromium")
+
+
 def test_image_is_built_from_what_there_is() -> None:
     """Each path that the Dockerfile copies from the checkout exists, and .dockerignore lets it through."""
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)

@@ -1,5 +1,5 @@
 """The page of the last cycle: made in a thread when somebody asks, once for all, and not more often than every few
-seconds. It keeps what queues held in the last hour.
+seconds, so that it takes a tenth of a core at most. It keeps what queues held in the last hour.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from kai_sched.report.page.node_map import node_map
 from kai_sched.report.page.rendering import render
 
 PERIOD_S = 5.0
+# Between two pages there are so many times as many seconds as a page takes: a second at 20,000 pods, in a thread that
+# competes with cycles and the event loop.
+REST = 10.0
 NOTE = "The reason of each workload is that of the last cycle; what would start it: kai-sched explain NAME --cluster."
 
 
@@ -49,7 +52,7 @@ class LivePage:
         self._history = History()
         self._newest: _Newest | None = None
         self._made: MadePage | None = None
-        self._made_at = -PERIOD_S
+        self._due_at = 0.0  # when the next page may be made
         self._making = asyncio.Lock()
         self._changed = asyncio.Event()
 
@@ -71,26 +74,28 @@ class LivePage:
         changed.set()
 
     async def page(self) -> MadePage | None:
-        """The page of the newest cycle, or one that is PERIOD_S old at most; None before the first cycle."""
+        """The page of the newest cycle, or the last one where it is not due; None before the first cycle."""
         async with self._making:
             newest, made = self._newest, self._made
             if newest is None or (made is not None and not self._is_due(newest, made)):
                 return made
             resources = {"gpu", "cpu"}
             lines = {each: self._history.lines(newest.now_ns, each) for each in resources}
+            began = self._clock.monotonic()
             self._made = await asyncio.to_thread(_make, newest, self._title, lines)
-            self._made_at = self._clock.monotonic()
+            ended = self._clock.monotonic()
+            self._due_at = ended + max(PERIOD_S, REST * (ended - began))
             return self._made
 
     async def newer_than(self, number: int) -> int:
         """Wait until a page of a later cycle than this can be had; return the number of that cycle."""
         while self._newest is None or self._newest.number <= number:
             await self._changed.wait()
-        await asyncio.sleep(max(0.0, self._made_at + PERIOD_S - self._clock.monotonic()))
+        await asyncio.sleep(max(0.0, self._due_at - self._clock.monotonic()))
         return self._newest.number
 
     def _is_due(self, newest: _Newest, made: MadePage) -> bool:
-        return newest.number > made.number and self._clock.monotonic() >= self._made_at + PERIOD_S
+        return newest.number > made.number and self._clock.monotonic() >= self._due_at
 
 
 def _make(newest: _Newest, title: str, lines: Mapping[str, Mapping[str, str]]) -> MadePage:

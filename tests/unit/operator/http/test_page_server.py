@@ -19,10 +19,11 @@ from kai_sched.cycle.run import run_cycle
 from kai_sched.model.store import Cluster
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.decided_cycle import DecidedCycle
-from kai_sched.operator.http import page_access, page_server
-from kai_sched.operator.http.live_page import PERIOD_S, LivePage
+from kai_sched.operator.http import live_page, page_access, page_server
+from kai_sched.operator.http.live_page import PERIOD_S, REST, LivePage
 from kai_sched.operator.http.page_access import ALLOWED_S, KEPT_MAX, REFUSED_S, WAITING_MAX, AccessVerdict, PageAccess
 from kai_sched.operator.http.page_server import COOKIE, COOKIE_BYTES_MAX, PageServer
+from kai_sched.report.page.content import PageInput
 from tests.unit.report.page_sample import CONFIG, NOW_NS, small_objects
 
 ROOT = {"username": "root", "groups": ["system:masters"], "extra": {"scopes": ["a"]}}
@@ -337,3 +338,21 @@ async def test_a_page_that_is_served_sees_each_cycle_that_is_reported() -> None:
     made = await page.page()
     assert made is not None
     assert b"<title>mine - kai-sched</title>" in made.body
+
+
+async def test_a_page_that_takes_long_is_made_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    time = Time()
+    make = live_page.render
+
+    def slow(given: PageInput) -> str:
+        time.s += 2.0
+        return make(given)
+
+    monkeypatch.setattr(live_page, "render", slow)
+    page = live(time)
+    first = await page.page()
+    page.decided(cycle())
+    time.s += 2.0 * REST - 0.1
+    assert await page.page() is first
+    time.s += 0.2
+    assert await page.page() is not first
