@@ -18,6 +18,7 @@ from kai_sched.answers.waiting import in_brief
 from kai_sched.answers.when import RunTime, When, when_starts
 from kai_sched.answers.words import alike, count, gpus, pattern
 from kai_sched.answers.workloads import Workload, Workloads
+from kai_sched.plan.effects import Bind
 from kai_sched.plan.reasons import Reason
 
 Verdict = Literal["runs", "evicts", "waits"]
@@ -48,6 +49,8 @@ class Fit:
         When it starts, where it waits.
     left_free
         GPUs that are free after it and would not be without it: gangs go as a whole.
+    at_once
+        Whether it is bound in the first cycle; else others have to leave first.
     """
 
     workload: Workload
@@ -62,6 +65,7 @@ class Fit:
     why: str = ""
     when: When | None = field(default=None, repr=False)
     left_free: float = 0.0
+    at_once: bool = False
 
     @property
     def text(self) -> str:
@@ -74,7 +78,7 @@ class Fit:
         some_pods = count(self.pods, "pod")
         if self.pods < self.of_pods:
             some_pods = f"{self.pods} of its {self.of_pods} pods"
-        when = "runs now" if self.verdict == RUNS else "runs once others have left"
+        when = "runs now" if self.at_once else "runs once others have left"
         stays = f"; {gpus(self.left_free)} stay free" if self.left_free else ""
         return f"{name} {when}: {some_pods}{amount} on {_nodes(self.nodes)}; {self.costs.text}{stays}"
 
@@ -108,11 +112,11 @@ def _fit(trials: Trials, asked: Workload, workloads: Workloads, together: TrialO
     late = tuple(each for each in diff.waits if each.group not in {victim.group for victim in lost})
     costs = Costs(tuple(victims_of(lost, cluster, workloads, trials.now_ns)), late)
     state = together.last.groups.get(asked.group) or together.first.groups.get(asked.group)
-    first = [each for each in together.first.effects if getattr(each, "cause", "") == asked.group]
+    bound = {each.pod for each in together.first.effects if isinstance(each, Bind)}
     queues = {each.name: each for each in together.last.queues}
     reason = state.reason if state else None
     missing = sum(pod_gpus(pod) for pod in pods if not pod.node)
-    verdict = WAITS if not runs else EVICTS if costs.victims or first else RUNS
+    verdict = WAITS if not runs else EVICTS if costs.victims else RUNS
     return Fit(
         workload=asked,
         queue=state.queue if state else "",
@@ -124,6 +128,7 @@ def _fit(trials: Trials, asked: Workload, workloads: Workloads, together: TrialO
         costs=costs,
         reason=reason,
         left_free=max(0.0, _free(together, trials) - _free(without, trials)),
+        at_once=bool(placed) and all(pod.key in bound for pod in placed),
         why=in_brief(state, reason, missing, queues) if state and reason else "",
     )
 

@@ -79,6 +79,11 @@ def simulate(options: SimulateOptions) -> int:
     if found.as_of and options.shown.output not in ("table", "wide"):
         print(found.as_of, file=sys.stderr)
     try:
+        if options.shown.output in DATA:
+            for flag in (flag for flag, is_given in _choices(options.shown).items() if is_given):
+                raise FieldError(
+                    flag, f"{options.shown.output} has the whole plan: omit it, or choose another --output"
+                )
         if options.shown.output == HTML and len(found.cases) > 1:
             names = f"the input has {len(found.cases)} clusters: name one"
             raise FieldError("--output", f"a page shows one cluster, and {names}")
@@ -104,9 +109,18 @@ def _simulate_changes(found: Input, options: SimulateOptions) -> int:
 
 def _refuse_choices(options: SimulateOptions) -> None:
     """What chooses from a table has no meaning for a difference. Raises FieldError."""
-    shown = options.shown
     given = {
-        "--output": shown.output in RECORDS,
+        "--output": options.shown.output in RECORDS,
+        **_choices(options.shown),
+        "--cycles": options.cycles is not None,
+    }
+    for flag in (flag for flag, is_given in given.items() if is_given):
+        raise FieldError(flag, "changes are printed as a difference, of all workloads once they have settled: omit it")
+
+
+def _choices(shown: Shown) -> dict[str, bool]:
+    """By flag that chooses from a table, whether it was given."""
+    return {
         "--all": shown.everything,
         "--pending": shown.pending,
         "--namespace": bool(shown.namespace),
@@ -114,10 +128,7 @@ def _refuse_choices(options: SimulateOptions) -> None:
         "--selector": bool(shown.labels),
         "--sort": shown.sort != Shown().sort,
         "--no-headers": not shown.headers,
-        "--cycles": options.cycles is not None,
     }
-    for flag in (flag for flag, is_given in given.items() if is_given):
-        raise FieldError(flag, "changes are printed as a difference, of all workloads once they have settled: omit it")
 
 
 def _print(case: SimulationCase, shown: Shown, found: Input, one_of_many: bool, progress: Progress) -> None:
