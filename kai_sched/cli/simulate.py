@@ -81,9 +81,7 @@ def simulate(options: SimulateOptions) -> int:
     try:
         if options.shown.output in DATA:
             for flag in (flag for flag, is_given in _choices(options.shown).items() if is_given):
-                raise FieldError(
-                    flag, f"{options.shown.output} has the whole plan: omit it, or another --output"
-                )
+                raise FieldError(flag, f"{options.shown.output} has the whole plan: omit it, or another --output")
         if options.shown.output == HTML and len(found.cases) > 1:
             names = f"the input has {len(found.cases)} clusters: name one"
             raise FieldError("--output", f"a page shows one cluster, and {names}")
