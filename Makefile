@@ -75,8 +75,8 @@ test: $(DEV) $(WARM) check
 	else \
 	  echo 'NO TEST RAN ON A REAL API SERVER: its programs are not built (make control-plane)'; \
 	fi
-	@echo 'Left out: the slow tests, many examples, most tests on a real API server, the page in Chromium, interpreted kernels' \
-	  '(make test-all); tests that take minutes each (make test-long)'
+	@echo 'Left out: the slow tests, many examples, most tests on a real API server, the page in Chromium,' \
+	  'interpreted kernels (make test-all); tests that take minutes each (make test-long)'
 
 test-all: $(DEV) $(WARM) check chromium
 	$(BIN)/python -m pytest $(FULL) $(PURE) $(SPREAD)
