@@ -89,6 +89,8 @@ class Overview:
         Who is evicted for whom.
     running
         Groups that run and are not touched.
+    suspended, suspended_by_kueue
+        Workloads of the input that have no pods as they are suspended, and how many of these wait in Kueue.
     finished
         Pods that have ended.
     others
@@ -102,6 +104,8 @@ class Overview:
     headlines: tuple[Headline, ...]
     running: tuple[RunningWorkload, ...]
     finished: int
+    suspended: int
+    suspended_by_kueue: int
     others: tuple[tuple[str, int], ...]
 
     @property
@@ -115,8 +119,13 @@ class Overview:
         return sum(len(each.workloads) for each in self.waiting)
 
 
-def overview(cluster: Cluster, result: CycleResult, config: Config, now_ns: int) -> Overview:
-    """The overview of a cycle that was decided at ``now_ns`` on this cluster."""
+def overview(
+    cluster: Cluster, result: CycleResult, config: Config, now_ns: int, suspended: Sequence[bool] = ()
+) -> Overview:
+    """The overview of a cycle that was decided at ``now_ns`` on this cluster.
+
+    ``suspended`` has for each workload of the input that is suspended whether Kueue did it.
+    """
     workloads = workloads_of(cluster)
     evicted = [each for each in result.effects if isinstance(each, Evict)]
     placed = _placed(cluster, result, workloads)
@@ -130,6 +139,8 @@ def overview(cluster: Cluster, result: CycleResult, config: Config, now_ns: int)
         headlines=tuple(headlines(evicted, cluster, workloads, now_ns)),
         running=tuple(_running(cluster, result, workloads, busy)),
         finished=phases[True],
+        suspended=len(suspended),
+        suspended_by_kueue=sum(suspended),
         others=_others(cluster, config),
     )
 

@@ -161,7 +161,7 @@ def _decide(case: SimulationCase, settle_last: bool, progress: Progress) -> Iter
             if settle:
                 advance(case.store, cluster, result, now_ns, world)
             settled = settled_states(result, case.store.cluster()) if settle_last else {}
-        yield Cycle(cluster, result, settled, now_ns)
+        yield Cycle(cluster, result, settled, now_ns, tuple(each.by_kueue for each in case.suspended))
         now_ns += step_ns
         if step_ns > 0 or not case.is_scenario:
             tracker.record(cluster, result, case.config)
@@ -188,7 +188,7 @@ def _print_page(case: SimulationCase, shown: Shown, found: Input, progress: Prog
     from kai_sched.cli.html_page import DecidedCase, write_page
 
     *_, last = _decide(case, False, progress)
-    whole = overview(last.cluster, last.result, case.config, last.now_ns)
+    whole = overview(last.cluster, last.result, case.config, last.now_ns, last.suspended)
     chosen = selected(whole, _selection(shown), last.cluster)
     write_page(DecidedCase(case, last.cluster, last.result, last.now_ns, chosen), found.as_of)
 
@@ -209,7 +209,7 @@ def tables(case: SimulationCase, shown: Shown, as_of: str, one_of_many: bool, pr
         yield [(plain(f"{case.name} ({case.path})"), "bold underline")]
     wanted = _selection(shown)
     for number, cycle in enumerate(_decide(case, False, progress), 1):
-        whole = overview(cycle.cluster, cycle.result, case.config, cycle.now_ns)
+        whole = overview(cycle.cluster, cycle.result, case.config, cycle.now_ns, cycle.suspended)
         found = selected(whole, wanted, cycle.cluster)
         if number < case.cycles:
             if titled:

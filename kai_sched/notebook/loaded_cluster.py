@@ -16,6 +16,7 @@ from kai_sched.answers.words import count, minute
 from kai_sched.answers.workloads import Workload, Workloads, workloads_of
 from kai_sched.cycle.hint_tracker import HintTracker
 from kai_sched.cycle.world.pods import SECOND_NS, World, advance, settled_states
+from kai_sched.files.load import SimulationCase
 from kai_sched.files.run_times import Deadline, WorkloadName
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
@@ -71,7 +72,8 @@ def load(source: Source, *, config: str | PathLike[str] | None = None) -> Loaded
     cluster = case.store.cluster()
     now_ns = time.time_ns() if case.now_ns is None else case.now_ns
     warn(problems)
-    return LoadedCluster(inputs, case.path, cluster, cluster, case.config, now_ns, problems, case.deadlines)
+    of_case = (case.deadlines, _kueue(case))
+    return LoadedCluster(inputs, case.path, cluster, cluster, case.config, now_ns, problems, *of_case)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -94,6 +96,7 @@ class LoadedCluster:
     _now_ns: int
     problems: tuple[Problem, ...]
     _deadlines: Mapping[WorkloadName, Deadline]
+    _suspended: tuple[bool, ...]  # workloads without pods: whether Kueue suspended each
 
     @property
     def now(self) -> datetime:
@@ -119,7 +122,7 @@ class LoadedCluster:
             view = store.cluster()
             result = library.decide(view, self.config, now_ns, cache, tracker.next_hints())
             advance(store, view, result, now_ns, _WORLD)
-            found.append(Cycle(view, result, settled_states(result, store.cluster()), now_ns))
+            found.append(Cycle(view, result, settled_states(result, store.cluster()), now_ns, self._suspended))
             tracker.record(view, result, self.config)
             now_ns += SECOND_NS
         return SimulationResult(found, self.config, self._path, self.problems)
@@ -256,6 +259,7 @@ class LoadedCluster:
         return replace(
             self,
             _deadlines=case.deadlines,
+            _suspended=_kueue(case),
             _inputs=inputs,
             _read=whole,
             cluster=store.cluster(),
@@ -314,3 +318,7 @@ def _share_and_field(name: str) -> tuple[str, str]:
     """ "gpu_quota" is the field "quota" of the share "gpu"."""
     share, _, field = name.partition("_")
     return share, field
+
+
+def _kueue(case: SimulationCase) -> tuple[bool, ...]:
+    return tuple(each.by_kueue for each in case.suspended)

@@ -163,7 +163,8 @@ class SimulatedCycle:
     @cached_property
     def overview(self) -> Overview:
         """All of it as ``kai-sched simulate`` shows it, in scheduler units."""
-        return overview(self.cycle.cluster, self.result, self._config, self.cycle.now_ns)
+        cycle = self.cycle
+        return overview(cycle.cluster, self.result, self._config, cycle.now_ns, cycle.suspended)
 
     @cached_property
     def _workloads(self) -> Workloads:

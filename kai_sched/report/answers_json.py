@@ -38,6 +38,8 @@ def overview_document(found: Overview) -> d.OverviewDocument:
         evictions=[_headline(each) for each in found.headlines],
         running=[_running(each) for each in found.running],
         finished_pods=found.finished,
+        suspended_workloads=found.suspended,
+        suspended_by_kueue=found.suspended_by_kueue,
         other_schedulers=dict(found.others),
     )
 

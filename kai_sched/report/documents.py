@@ -303,6 +303,10 @@ class OverviewDocument(AnswerDocument, kw_only=True):
         Workloads that run and are not touched.
     finished_pods
         Number of pods that have ended.
+    suspended_workloads
+        Number of workloads of the input that have no pods, as they are suspended.
+    suspended_by_kueue
+        How many of these wait in Kueue.
     other_schedulers
         By name of another scheduler: the number of pods that wait for it.
     """
@@ -317,4 +321,6 @@ class OverviewDocument(AnswerDocument, kw_only=True):
     evictions: list[HeadlineDocument]
     running: list[RunningDocument]
     finished_pods: int
+    suspended_workloads: int
+    suspended_by_kueue: int
     other_schedulers: dict[str, int]

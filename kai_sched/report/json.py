@@ -35,6 +35,7 @@ class Cycle:
     result: CycleResult
     settled: Mapping[str, PodState]
     now_ns: int = 0
+    suspended: tuple[bool, ...] = ()  # workloads of the input: whether Kueue suspended each
 
 
 def cycle_document(cycle: Cycle, config: Config | None) -> c.CycleDocument:
@@ -67,7 +68,7 @@ def cycle_document(cycle: Cycle, config: Config | None) -> c.CycleDocument:
         },
     )
     if config is not None:
-        found.summary = overview_document(overview(cycle.cluster, result, config, cycle.now_ns))
+        found.summary = overview_document(overview(cycle.cluster, result, config, cycle.now_ns, cycle.suspended))
         found.reasons = {key: reason_document(group.reason) for key, group in result.groups.items() if group.reason}
         found.shared_gpus = _devices(shared_devices(cycle.cluster, result))
         found.claimed_devices = _claimed(claimed_devices(cycle.cluster, result))

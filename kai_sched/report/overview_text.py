@@ -234,6 +234,9 @@ def hidden_text(overview: Overview, everything: bool) -> str:
         parts.append(f"{count(len(overview.running), 'running workload')} (--all)")
     if overview.finished:
         parts.append(count(overview.finished, "finished pod"))
+    if overview.suspended:
+        kueue = f" ({overview.suspended_by_kueue} by Kueue)" if overview.suspended_by_kueue else ""
+        parts.append(f"{count(overview.suspended, 'suspended workload')}{kueue}")
     if overview.others:
         pods = sum(number for _, number in overview.others)
         names = ", ".join(plain(name) for name, _ in overview.others)

@@ -261,6 +261,15 @@ def test_what_is_not_listed_is_counted() -> None:
     )
 
 
+def test_suspended_workloads_are_counted() -> None:
+    cluster, result = sample()
+    for suspended, text in (
+        ((False,), "1 suspended workload."),
+        ((True, False), "2 suspended workloads (1 by Kueue)."),
+    ):
+        assert hidden_text(overview(cluster, result, Config(), 0, suspended), True) == f"Not listed: {text}"
+
+
 def test_without_headers_there_are_records_alone() -> None:
     _, result = sample()
     found = drawn(result, 200, headers=False)
