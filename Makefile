@@ -28,8 +28,10 @@ SPREAD := --numprocesses=auto --dist=worksteal
 # The rules of the house, which `make check` and the hooks of .pre-commit-config.yaml run.
 HOUSE := tests/test_architecture.py tests/test_tidy.py tests/test_house.py tests/test_front_page.py
 PURE := $(wildcard tests/properties tests/scenarios)
-# What runs a second time with kernels interpreted; how they are compiled is no part of it.
-KERNEL_SUITES := $(PURE) $(wildcard tests/unit/solver) --ignore=tests/unit/solver/jit/test_jit.py
+# What runs a second time with kernels interpreted; how they are compiled is no part of it, and explanations are
+# thousands of cycles, each of which other tests look at.
+KERNEL_SUITES := $(PURE) $(wildcard tests/unit/solver) --ignore=tests/unit/solver/jit/test_jit.py \
+  --ignore=tests/properties/test_explanations.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
