@@ -36,12 +36,21 @@ LEFT_OUT = ("warning: ", "as of ", f"{PROGRAM}: ")
 Answer = tuple[str, int]
 
 
+class _Terminal(io.TextIOWrapper):
+    """What a command prints as to a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def answer(command: str) -> Answer:
     """What the command prints, run in this process, and its exit status."""
     program, *arguments = shlex.split(command)
     if program != PROGRAM:
         raise ValueError(f"{command!r} is shown as a command of {PROGRAM}, which it is not: write it in a block of sh")
-    out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True), io.StringIO()
+    # On a terminal, `top` would never end.
+    stream = io.TextIOWrapper if arguments[0] == "top" else _Terminal
+    out, err = stream(io.BytesIO(), encoding="utf-8", write_through=True), io.StringIO()
     status = 0
     with redirect_stdout(out), redirect_stderr(err):
         try:
@@ -81,16 +90,14 @@ def example_folder() -> Iterator[None]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "examples").symlink_to(ROOT / "examples")
-        paths = [source.path for source in SOURCES]
+        paths = [source.path for source in (*SOURCES, *live_cluster.BOUNDED)]
         kubeconfig = stack.enter_context(served(objects(), paths, CONTEXT, folder))
         read = partial(live_cluster.read_cluster, now_ns=lambda: NOW_NS)
         for module in (live_cluster, dump):
             stack.enter_context(patch.object(module, "read_cluster", read))
         stack.enter_context(patch.object(inputs, "time", SimpleNamespace(time_ns=lambda: NOW_NS)))
-        unset = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-        stack.enter_context(
-            patch.dict(os.environ, {**unset, "COLUMNS": COLUMNS, "KUBECONFIG": str(kubeconfig)}, clear=True)
-        )
+        plain = {"COLUMNS": COLUMNS, "NO_COLOR": "1", "KUBECONFIG": str(kubeconfig)}
+        stack.enter_context(patch.dict(os.environ, plain))
         stack.enter_context(chdir(folder))
         yield
 

@@ -14,8 +14,8 @@ NARROWEST = 40
 
 
 def width_of_terminal() -> int | None:
-    """The width of the terminal, or of the variable COLUMNS; None for a pipe, which gets lines as long as they are."""
-    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
+    """The width of the terminal, or of the variable COLUMNS for one; None for a pipe: its lines are never cut."""
+    if not sys.stdout.isatty():
         return None
     return max(NARROWEST, shutil.get_terminal_size((80, 24)).columns)
 
