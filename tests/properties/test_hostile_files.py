@@ -15,7 +15,12 @@ import yaml
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from kai_sched.cli.simulate import BAD_INPUT, SimulateOptions, simulate
+from kai_sched.cli.inputs import BAD_INPUT, InputOptions
+from kai_sched.cli.simulate import Shown, SimulateOptions, simulate
+from kai_sched.files.input_time import newest_time_ns
+from kai_sched.files.items import Item
+from kai_sched.files.run_times import SECONDS_MAX, bounded, deadlines
+from kai_sched.files.sources import FilePosition
 from tests.properties.hostile_values import DEEP, HUGE, encode
 from tests.properties.hostile_world import BASES, SETTINGS, Hostile, hostiles, may_compete, sane_objects
 
@@ -41,7 +46,8 @@ def captured() -> Iterator[tuple[io.BytesIO, io.StringIO]]:
 def run(paths: Sequence[Path], output: str) -> tuple[int, bytes, str]:
     """Exit status, stdout and stderr of ``kai-sched simulate``."""
     with captured() as (out, err):
-        status = simulate(SimulateOptions(tuple(map(str, paths)), None, None, "2027-01-15T08:00:00Z", None, output))
+        found = InputOptions(tuple(map(str, paths)), now="2027-01-15T08:00:00Z")
+        status = simulate(SimulateOptions(found, shown=Shown(output)))
         return status, out.getvalue(), err.getvalue()
 
 
@@ -147,6 +153,21 @@ def test_workloads_whose_suspension_is_anything(tmp_path: Path, suspend: object,
     if status == 0:
         assert sane_plan(json.loads(out)) == _expected()
         assert ("spec.suspend" in err) == (suspend is True)
+
+
+@given(ANYTHING, ANYTHING, ANYTHING, ANYTHING)
+def test_deadlines_of_anything(seconds: object, start: object, label: object, grace: object) -> None:
+    """They bound nothing, or a workload by a number of seconds above 0; nothing raises."""
+    meta = {"name": "w", "labels": {"kueue.x-k8s.io/max-exec-time-seconds": label}}
+    meta |= {"deletionGracePeriodSeconds": grace, "deletionTimestamp": "2026-11-22T12:00:00Z"}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta}
+    job |= {"spec": {"activeDeadlineSeconds": seconds}, "status": {"startTime": start, "completionTime": None}}
+    item = Item(FilePosition("a.json"), ("batch/v1", "Job"), encode(job))
+    found = deadlines([item])
+    assert all(0 < each.seconds <= SECONDS_MAX and each.started_ns >= 0 for each in found.values())
+    kept = bounded(job)
+    assert kept is not None or not found
+    assert (newest_time_ns([item]) or 0) >= 0
 
 
 OF_VOLUMES = st.recursive(

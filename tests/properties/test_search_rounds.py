@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched import Config, Store, run_cycle
-from kai_sched.cli import simulate
+from kai_sched.cli import inputs, simulate
 from kai_sched.cycle.hint_tracker import HintTracker
 from kai_sched.cycle.world.pods import World, advance
 from kai_sched.files.load import Loaded, SimulationCase
@@ -85,9 +85,10 @@ def test_simulate_gives_everybody_a_turn_over_its_cycles(monkeypatch: pytest.Mon
     for item in make_crowd(4, 4, 20, random.Random(1), Crowd(sub_groups=True, picky=True, limits=True)):
         store.put(item)
     case = SimulationCase("crowd", "crowd", False, store, Config(search_work=3), seconds_between_cycles=10.0)
-    monkeypatch.setattr(simulate, "load", lambda *_, **__: Loaded((case,), ()))
+    monkeypatch.setattr(inputs, "load", lambda *_, **__: Loaded((case,), ()))
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(out := io.BytesIO()))
-    options = simulate.SimulateOptions((), None, 40, "2026-01-01T12:00:00Z", None, "json", "interpreted")
+    read = inputs.InputOptions((), now="2026-01-01T12:00:00Z", solver="interpreted")
+    options = simulate.SimulateOptions(read, 40, simulate.Shown("json"))
     assert simulate.simulate(options) == 0
     told = [cycle["podGroups"] for cycle in json.loads(out.getvalue())["cycles"]]
     cut = {key for key, reason in told[0].items() if gave_up in reason["message"]}
