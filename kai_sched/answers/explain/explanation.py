@@ -20,6 +20,7 @@ from kai_sched.answers.when import RunTime, When, when_starts
 from kai_sched.answers.words import count, gpus, since, some
 from kai_sched.answers.workload_changes import waits
 from kai_sched.answers.workloads import Workload, Workloads
+from kai_sched.model.garbage import collector_paused
 from kai_sched.model.objects import Pod, Shape
 from kai_sched.model.priorities import PREEMPTIBLE_BELOW, default_priority
 from kai_sched.plan.reasons import Reason, show_amount
@@ -112,6 +113,7 @@ class Explanation:
         return needs_text(self.needs)
 
 
+@collector_paused()
 def explain(
     trials: Trials, workload: Workload, workloads: Workloads, run_times: Mapping[str, RunTime] = {}
 ) -> Explanation:

@@ -16,6 +16,8 @@ Changes = tuple[Change, ...]
 SCAN_WORK = 95_000
 # The same for clusters whose cycles cost no more than this: what is found there is looked for in whole.
 SMALL, SCAN_WORK_OF_SMALL = 1_200, 400_000
+# Where a cycle costs more than this, the largest change is tried first.
+LARGE = 5_000
 # The same for all trials of one explanation. Kinds that come last are looked at less closely once it is used up.
 ALL_WORK = 1_500_000
 CYCLES_OF_A_TRIAL = 3
@@ -88,8 +90,11 @@ class TrialSearch:
         """The first candidate that starts the group; they come from the smallest change to the largest.
 
         They are tried by doubling (1, 2, 4, 8, ...), and then all that are smaller than the one that was found. Where
-        that is too much work, only by halves between the last one that failed and the one that was found.
+        that is too much work, only by halves between the last one that failed and the one that was found. On large
+        clusters none is looked for where the largest change does not help.
         """
+        if self.trials.cycle_cost > LARGE and candidates and not self.starts(candidates[-1]):
+            return First(None, len(candidates) == 1)
         ladder = _doubling(len(candidates))
         found = next((place for place in ladder if self.starts(candidates[place])), None)
         if found is None:

@@ -101,7 +101,8 @@ def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, wo
     if world.restarts_clocks:
         restart_clocks(store, cluster.pod_groups, pods, now_ns + world.step_ns)
     else:
-        starting -= _running(_members(cluster.pods, starting), evicted)
+        if starting:
+            starting -= _running(_members(cluster.pods, starting), evicted)
         stale = (key for key, group in cluster.pod_groups.items() if group.stale_since_ns)
         watched = changed | set(stale) if world.stamped else cluster.pod_groups.keys()
         _stamp(store, cluster, evicted, starting, _members(pods, watched), now_ns)
