@@ -13,7 +13,7 @@ from kai_sched.plan.effects import Evict
 Changes = tuple[Change, ...]
 
 # What one scan may cost (``Trials.work``); a scan that would cost more halves its way instead.
-SCAN_WORK = 95_000
+SCAN_WORK = 70_000
 # The same for clusters whose cycles cost no more than this: what is found there is looked for in whole.
 SMALL, SCAN_WORK_OF_SMALL = 1_200, 400_000
 # Where a cycle costs more than this, the largest change is tried first.
