@@ -69,7 +69,7 @@ def test_explanations_hold(objects: list[o.Object]) -> None:
 
 @pytest.mark.long
 @given(CLUSTERS)
-@settings(max_examples=500)
+@settings(max_examples=250)
 def test_explanations_hold_for_long(objects: list[o.Object]) -> None:
     cluster = Cluster.of(objects)
     for found in explained(objects):
