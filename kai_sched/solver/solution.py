@@ -21,6 +21,7 @@ from kai_sched.solver.allocation import make_tree
 from kai_sched.solver.claim_state import ClaimState
 from kai_sched.solver.eviction.rules.losses import sides_of
 from kai_sched.solver.kernels.claims.steps import CUT
+from kai_sched.solver.log_size import make_log
 from kai_sched.solver.pipelined_room import FREE
 from kai_sched.solver.stages.explain import Facts
 from kai_sched.solver.stages.line import list_line
@@ -147,7 +148,8 @@ class Solution:
 
     def __init__(self, ctx: Context, facts: Facts, times: tuple[float, ...]) -> None:
         snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
-        self._ctx = ctx
+        # Without the log of the cycle, which is the largest table and would be kept as long as the result.
+        self._ctx = ctx._replace(log=None)  # type: ignore[arg-type]
         self._snapshot = snapshot
         self._decisions = decisions
         self._facts = facts
@@ -248,7 +250,8 @@ class Solution:
     def line(self) -> list[int]:
         """Return the rows of the jobs that wait, in the order in which they are tried next."""
         order = np.zeros(self._snapshot.jobs.queue.size, np.int32)
-        length = list_line(jit.reference(self._ctx), make_tree(self._snapshot), order)
+        ctx = self._ctx._replace(log=make_log(self._snapshot))
+        length = list_line(jit.reference(ctx), make_tree(self._snapshot), order)
         found: list[int] = order[:length].tolist()
         return found
 

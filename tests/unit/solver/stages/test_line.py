@@ -25,9 +25,28 @@ def test_jobs_in_it_wait_and_stand_once(snapshot: Snapshot) -> None:
 
 
 @given(snapshots(most_nodes=6))
+def test_asking_changes_no_outcome(snapshot: Snapshot) -> None:
+    for actions in (("allocate",), ("reclaim",), ()):
+        solution = solve(snapshot, ALL_ON, actions)
+        before = [solution.outcome(j) for j in range(snapshot.jobs.queue.size)]
+        solution.line()
+        assert [solution.outcome(j) for j in range(snapshot.jobs.queue.size)] == before
+
+
+@given(snapshots(most_nodes=6))
 def test_asking_twice_gives_the_same(snapshot: Snapshot) -> None:
     solution = solve(snapshot, ALL_ON, ("allocate", "reclaim"))
     assert solution.line() == solution.line()
+
+
+@given(clusters())
+def test_asking_changes_nothing_of_the_result(objects: list[o.Object]) -> None:
+    """What is decided is read when it is asked for, and the line may be asked for first."""
+    cluster = Cluster.of(objects)
+    plain, asked = (run_cycle(cluster, Config(), NOW_NS) for _ in range(2))
+    assert list(asked.line) == list(plain.line)
+    again = run_cycle(cluster, Config(), NOW_NS)
+    assert dict(asked.groups) == dict(again.groups)
 
 
 @given(clusters())
