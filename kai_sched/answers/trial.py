@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 from kai_sched.answers.changes import Change
 from kai_sched.cycle.hint_tracker import HintTracker
@@ -90,8 +91,13 @@ class Trials:
 
     @property
     def cycle_cost(self) -> int:
-        """The work of one cycle."""
-        return FIXED_WORK + len(self._base.pods) + len(self._base.nodes)
+        """The work of one cycle without changes."""
+        return _cycle_cost(self._base)
+
+    @cached_property
+    def base(self) -> TrialOutcome:
+        """What becomes of the cluster without changes."""
+        return self.outcome()
 
     def outcome(self, changes: Sequence[Change] = ()) -> TrialOutcome:
         """What becomes of the cluster with these changes. Raises FieldError for changes that do not fit it."""
@@ -115,7 +121,7 @@ class Trials:
 
     def decide(self, cluster: Cluster, now_ns: int, hints: SchedulingHints) -> CycleResult:
         """One cycle."""
-        self.work += self.cycle_cost
+        self.work += _cycle_cost(cluster)
         return self._decide(cluster, self.config, now_ns, self._cache, hints)
 
 
@@ -160,6 +166,10 @@ class Course:
             settled = store.serial == before and following == hints and not again
             hints, view, now_ns = following, store.cluster(), now_ns + SECOND_NS
         return TrialOutcome(start, view, results[0], results[-1], tuple(evicted), tuple(bound), len(results), settled)
+
+
+def _cycle_cost(cluster: Cluster) -> int:
+    return FIXED_WORK + len(cluster.pods) + len(cluster.nodes)
 
 
 def may_change(cluster: Cluster, result: CycleResult) -> bool:

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kai_sched.answers.changes import AddNodes, Override
 from kai_sched.answers.explain.node_changes import most_nodes, node_kinds
 from kai_sched.answers.explain.queue_changes import unlimited_changes
 from kai_sched.answers.explain.search import Changes, TrialSearch
+from kai_sched.answers.explain.suggestion import smallest_set
 from kai_sched.answers.explain.user_changes import demand_changes
 from kai_sched.answers.goal import group_pods, pod_gpus
 from kai_sched.answers.words import count, number, some
@@ -62,12 +63,8 @@ def blocking(search: TrialSearch, raised: Set[str] = frozenset()) -> list[Constr
     every = tuple(change for each in candidates for change in each.without)
     if len(candidates) < 2 or not search.starts(every):
         return []
-    kept = candidates
-    for each in candidates:
-        fewer = [other for other in kept if other is not each]
-        if fewer and search.starts(tuple(change for other in fewer for change in other.without)):
-            kept = fewer
-    return [Constraint(each.kind, each.text, False, each.without) for each in kept]
+    kept = [candidates[place] for place in smallest_set(search, [each.without for each in candidates])]
+    return [replace(each, necessary=False) for each in kept]
 
 
 def _candidates(search: TrialSearch, raised: Set[str]) -> Iterator[Constraint]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 
-from kai_sched.answers.changes import HOSTNAME, AddNodes, Uncordon
+from kai_sched.answers.changes import HOSTNAME, NODES_MAX, AddNodes, Uncordon
 from kai_sched.answers.explain.search import Changes, TrialSearch
 from kai_sched.answers.explain.suggestion import ADMINISTRATOR, Finding, NothingHelps, Suggestion, smallest_set
 from kai_sched.answers.goal import group_pods
@@ -43,9 +44,10 @@ def node_kinds(search: TrialSearch) -> list[Node]:
 
 
 def most_nodes(search: TrialSearch) -> int:
-    """How many new nodes are looked at: twice as many as the group has pods, at least LEAST_NODES_MAX."""
+    """How many new nodes are looked at: twice as many as the group has pods, LEAST_NODES_MAX to NODES_MAX."""
     cluster = search.trials.cluster
-    return max(LEAST_NODES_MAX, 2 * len(group_pods(cluster.pods, cluster.pod_groups, search.group)))
+    pods = group_pods(cluster.pods, cluster.pod_groups, search.group)
+    return min(NODES_MAX, max(LEAST_NODES_MAX, 2 * len(pods)))
 
 
 def _own_labels(nodes: Sequence[Node]) -> set[str]:
@@ -75,7 +77,7 @@ def _more_nodes(search: TrialSearch) -> Iterator[Finding]:
         upto = most if best is None else best[0] - 1
         if upto < 1:
             break
-        found = search.first([(AddNodes(count, node.name),) for count in range(1, upto + 1)])
+        found = search.first(range(1, upto + 1), partial(_added, node.name))
         if found.place is not None:
             best = found.place + 1, node, found.exact
     if best is None:
@@ -84,6 +86,10 @@ def _more_nodes(search: TrialSearch) -> Iterator[Finding]:
     count, node, exact = best
     text = f"{count} more node{'' if count == 1 else 's'} like {node.name}"
     yield Suggestion("nodes", ADMINISTRATOR, text, "node", (AddNodes(count, node.name),), exact)
+
+
+def _added(like: str, count: int) -> Changes:
+    return (AddNodes(count, like),)
 
 
 def nodes_that_may_come_back(search: TrialSearch) -> list[Node]:
@@ -104,13 +110,11 @@ def _nodes_back(search: TrialSearch) -> Iterator[Finding]:
         yield Suggestion("nodeBack", ADMINISTRATOR, _back([node]), "node", (Uncordon(node.name),))
     if alone:
         return
-    every: Changes = tuple(Uncordon(node.name) for node in looked)
-    if len(every) > 1 and search.starts(every):
-        kept = smallest_set(search, every)
-        names = {each.node for each in kept if isinstance(each, Uncordon)}
-        yield Suggestion(
-            "nodeBack", ADMINISTRATOR, _back([each for each in looked if each.name in names]), "node", kept
-        )
+    every: list[Changes] = [(Uncordon(node.name),) for node in looked]
+    if len(looked) > 1 and search.starts(tuple(Uncordon(node.name) for node in looked)):
+        kept = [looked[place] for place in smallest_set(search, every)]
+        changes = tuple(Uncordon(node.name) for node in kept)
+        yield Suggestion("nodeBack", ADMINISTRATOR, _back(kept), "node", changes)
         return
     yield NothingHelps("nodeBack", ADMINISTRATOR, f"{count_of(len(looked), 'node')} that may come back (all together)")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 from kai_sched.answers.changes import SHARES, SetQueue
@@ -20,6 +21,7 @@ UNITS = {"gpu": 1.0, "cpu": 1000.0, "memory": 2.0**30}
 UNIT_NAMES = {"gpu": "GPU", "cpu": "CPU core", "memory": "Gi"}
 WEIGHT_MAX = 100
 ROUNDS_MAX = 3
+STEPS_MAX = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,8 @@ class _Level:
 
     @property
     def steps(self) -> int:
-        """How many steps there are."""
-        return max(0, math.ceil(self.most / self.unit - self._whole - 1e-9))
+        """How many steps there are, and STEPS_MAX at most: pods may ask for any amount."""
+        return max(0, min(math.ceil(self.most / self.unit - self._whole - 1e-9), STEPS_MAX))
 
     def text(self, value: float) -> str:
         """The change to this value in words."""
@@ -137,17 +139,24 @@ def _raised(search: TrialSearch, field: str, levels: Sequence[_Level]) -> Findin
     ladder = range(1, max(each.steps for each in main) + 1)
     for more in ([], others) if others else ([],):
         fixed = {level: level.steps for level in more}
-        alike = [{level: min(n, level.steps) for level in main} | fixed for n in ladder]
-        found = search.first([_changes(steps) for steps in alike])
+        found = search.first(ladder, partial(_changes_alike, main, fixed))
         if found.place is not None:
-            least, exact = _least(search, _lowered(search, alike[found.place]))
+            least, exact = _least(search, _lowered(search, _alike(main, ladder[found.place]) | fixed))
             text = " and ".join(level.text(level.raised(steps)) for level, steps in least.items())
             unit = "unit of weight" if field == "weight" else UNIT_NAMES[first]
             return Suggestion(field, OWNER, text, unit, _changes(least), exact)
     if field == "weight":
         return NothingHelps(field, OWNER, f"a larger weight (up to {WEIGHT_MAX})")
-    top = ", ".join(f"{level.queue} {show_amount(level.share, level.most)}" for level in main)
+    top = ", ".join(f"{level.queue} {show_amount(level.share, level.raised(level.steps))}" for level in main)
     return NothingHelps(field, OWNER, f"a higher {field} (up to all that is asked for: {top})")
+
+
+def _alike(levels: Sequence[_Level], steps: int) -> Steps:
+    return {level: min(steps, level.steps) for level in levels}
+
+
+def _changes_alike(levels: Sequence[_Level], fixed: Steps, steps: int) -> Changes:
+    return _changes(_alike(levels, steps) | fixed)
 
 
 def _lowered(search: TrialSearch, steps: Steps) -> Steps:
@@ -155,14 +164,22 @@ def _lowered(search: TrialSearch, steps: Steps) -> Steps:
     for _ in range(ROUNDS_MAX):
         before = steps
         for level, now in before.items():
-            lower = [{each: n for each, n in steps.items() if each is not level}] if len(steps) > 1 else []
-            lower += [steps | {level: n} for n in range(1, now)]
-            found = search.first([_changes(each) for each in [*lower, steps]])
-            if found.place is not None and found.place < len(lower):
-                steps = lower[found.place]
+            numbers = range(0 if len(steps) > 1 else 1, now + 1)
+            found = search.first(numbers, partial(_changes_with, steps, level))
+            if found.place is not None:
+                steps = _with(steps, level, numbers[found.place])
         if steps == before:
             break
     return steps
+
+
+def _with(steps: Steps, level: _Level, number: int) -> Steps:
+    """Steps with so many of the level; with none the level stays as it is."""
+    return {each: n for each, n in (steps | {level: number}).items() if n}
+
+
+def _changes_with(steps: Steps, level: _Level, number: int) -> Changes:
+    return _changes(_with(steps, level, number))
 
 
 def _least(search: TrialSearch, steps: Steps) -> tuple[Steps, bool]:

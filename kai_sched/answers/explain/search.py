@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from kai_sched.answers.changes import Change
 from kai_sched.answers.goal import Goal, goal_of
@@ -11,6 +12,7 @@ from kai_sched.answers.trial import TrialOutcome, Trials
 from kai_sched.plan.effects import Evict
 
 Changes = tuple[Change, ...]
+Amount = TypeVar("Amount")
 
 # What one scan may cost (``Trials.work``); a scan that would cost more halves its way instead.
 SCAN_WORK = 70_000
@@ -36,7 +38,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """The first of some candidates that starts the group.
+    """The first of some amounts whose change starts the group.
 
     ``place`` is its place among them, None where none was found. ``exact``: all before it were tried and do not start
     the group; else only the one right before it, and some others.
@@ -61,7 +63,8 @@ class TrialSearch:
         self.trials = trials
         self.group = group
         self.goal: Goal = goal_of(trials.cluster, group)
-        self.base: TrialOutcome = trials.outcome()
+        self.base: TrialOutcome = trials.base
+        self._work_before = trials.work
         self._tried: dict[Changes, Tried] = {(): self._judged(self.base)}
 
     def tried(self, changes: Changes) -> Tried:
@@ -83,33 +86,42 @@ class TrialSearch:
     def affordable(self, count: int) -> int:
         """How many of so many trials there is work for in one scan."""
         one = CYCLES_OF_A_TRIAL * self.trials.cycle_cost
-        left = max(0, min(SCAN_WORK_OF_SMALL if self.is_small else SCAN_WORK, ALL_WORK - self.trials.work))
+        left = ALL_WORK - (self.trials.work - self._work_before)
+        left = max(0, min(SCAN_WORK_OF_SMALL if self.is_small else SCAN_WORK, left))
         return min(count, max(LEAST_TRIALS, left // one))
 
-    def first(self, candidates: Sequence[Changes]) -> First:
-        """The first candidate that starts the group; they come from the smallest change to the largest.
+    def first(self, amounts: Sequence[Amount], change: Callable[[Amount], Changes]) -> First:
+        """The first amount whose change starts the group; they come from the smallest change to the largest.
 
         They are tried by doubling (1, 2, 4, 8, ...), and then all that are smaller than the one that was found. Where
         that is too much work, only by halves between the last one that failed and the one that was found. On large
-        clusters none is looked for where the largest change does not help.
+        clusters none is looked for where the largest change does not help. ``amounts`` may be a range as long as a
+        number that a user wrote: only what is tried becomes a change.
         """
-        if self.trials.cycle_cost > LARGE and candidates and not self.starts(candidates[-1]):
-            return First(None, len(candidates) == 1)
-        ladder = _doubling(len(candidates))
-        found = next((place for place in ladder if self.starts(candidates[place])), None)
+        many = len(amounts)
+
+        def starts(place: int) -> bool:
+            return self.starts(change(amounts[place]))
+
+        if self.trials.cycle_cost > LARGE and many and not starts(many - 1):
+            return First(None, many == 1)
+        ladder = _doubling(many)
+        found = next((place for place in ladder if starts(place)), None)
         if found is None:
-            rest = [place for place in range(len(candidates)) if place not in ladder]
-            if not self.is_small or self.affordable(len(rest)) < len(rest):
-                return First(None, not rest)
+            left = many - len(ladder)
+            if not self.is_small or self.affordable(left) < left:
+                return First(None, not left)
             # What helps only between two amounts that do not: others take the room of the larger one.
-            return First(next((place for place in rest if self.starts(candidates[place])), None), True)
-        before = [place for place in range(found) if place not in ladder]
-        if self.affordable(len(before)) == len(before):
-            return First(next((place for place in before if self.starts(candidates[place])), found), True)
+            rest = (place for place in range(many) if place not in ladder)
+            return First(next((place for place in rest if starts(place)), None), True)
+        smaller = found - sum(place < found for place in ladder)
+        if self.affordable(smaller) == smaller:
+            before = (place for place in range(found) if place not in ladder)
+            return First(next((place for place in before if starts(place)), found), True)
         low = max((place for place in ladder if place < found), default=-1)
         while found - low > 1:
             middle = (low + found) // 2
-            if self.starts(candidates[middle]):
+            if starts(middle):
                 found = middle
             else:
                 low = middle

@@ -39,12 +39,10 @@ class Explained:
 def explain_waiting(overview: Overview, trials: Trials, workloads: Workloads) -> Explained:
     """Explain the first workloads of the overview that wait, of equal ones one. Deterministic: the bound is no time."""
     found: dict[str, Explanation] = {}
-    work = 0
+    before = trials.work
     for row in overview.waiting[:MOST_EXPLAINED]:
-        if work > WORK_MAX:
+        if trials.work - before > WORK_MAX:
             break
-        trials.work = 0  # an explanation has a bound of its own
         first = row.workloads[0]
         found[first.group] = explain(trials, first, workloads)
-        work += trials.work
     return Explained(found, len(overview.waiting))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kai_sched.answers.changes import Change
@@ -53,11 +54,11 @@ class NothingHelps:
 Finding = Suggestion | NothingHelps
 
 
-def smallest_set(search: TrialSearch, changes: Changes) -> Changes:
-    """Changes of which none can be left out, of some that start the group together."""
-    kept = changes
-    for each in changes:
-        fewer = tuple(other for other in kept if other is not each)
-        if fewer and search.starts(fewer):
+def smallest_set(search: TrialSearch, parts: Sequence[Changes]) -> list[int]:
+    """The places of parts of which none can be left out, of some that start the group together."""
+    kept = list(range(len(parts)))
+    for place in range(len(parts)):
+        fewer = [other for other in kept if other != place]
+        if fewer and search.starts(tuple(change for other in fewer for change in parts[other])):
             kept = fewer
     return kept

@@ -5,6 +5,7 @@ another preemptibility, priority class or queue.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from kai_sched.answers.changes import Change, taint_keys
 from kai_sched.answers.explain.search import Changes, TrialSearch
@@ -39,7 +40,7 @@ def user_findings(search: TrialSearch) -> Iterator[Finding]:
     yield from _smaller_pods(search, waiting)
     if search.goal.least == 1:
         yield from _fewer_pods(search, pods)
-        yield from _smaller_minimum(search)
+        yield from _smaller_minimum(search, pods)
     yield from _fewer_demands(search, waiting)
     yield from _preemptible(search)
     yield from _other_class(search)
@@ -50,29 +51,30 @@ def _smaller_pods(search: TrialSearch, waiting: Sequence[Pod]) -> Iterator[Findi
     most = max((dict(pod.shape.request).get(GPU, 0.0) for pod in waiting), default=0.0)
     part = max((pod.shape.share.portion for pod in waiting if pod.shape.share), default=0.0)
     if most > 1:
-        amounts = [float(gpus) for gpus in range(int(most) - 1, 0, -1)]
+        largest = max((node.allocatable.get(GPU, 0.0) for node in search.trials.cluster.nodes.values()), default=0.0)
+        steps, step = range(int(min(most - 1, max(largest, 1.0))), 0, -1), 1
         unit, now = "GPU of each pod", f"{most:g}"
     elif part:
-        tenths = range(int(part * TENTHS - 1e-9), 0, -1)
-        amounts, unit, now = [each / TENTHS for each in tenths], "tenth of a GPU of each pod", f"{part:g}"
+        steps, step = range(int(part * TENTHS - 1e-9), 0, -1), TENTHS
+        unit, now = "tenth of a GPU of each pod", f"{part:g}"
     else:
         return
-    found = search.first([(PodGpus(search.group, each),) for each in amounts])
+    found = search.first(steps, lambda each: (PodGpus(search.group, each / step),))
     if found.place is None:
-        if amounts:
-            yield NothingHelps("gpusPerPod", USER, f"fewer GPUs per pod (down to {amounts[-1]:g})")
+        if steps:
+            yield NothingHelps("gpusPerPod", USER, f"fewer GPUs per pod (down to {steps[-1] / step:g})")
         return
-    gpus = amounts[found.place]
+    gpus = steps[found.place] / step
     text = f"{gpus:g} GPU{'' if gpus == 1 else 's'} per pod instead of {now}"
     yield Suggestion("gpusPerPod", USER, text, unit, (PodGpus(search.group, gpus),), found.exact)
 
 
 def _fewer_pods(search: TrialSearch, pods: Sequence[Pod]) -> Iterator[Finding]:
     alive = sum(not pod.has_ended for pod in pods)
-    numbers = list(range(alive - 1, 0, -1))
+    numbers = range(alive - 1, 0, -1)
     if not numbers:
         return
-    found = search.first([(PodCount(search.group, each),) for each in numbers])
+    found = search.first(numbers, lambda each: (PodCount(search.group, each),))
     if found.place is None:
         yield NothingHelps("pods", USER, "fewer pods (down to 1)")
         return
@@ -81,15 +83,15 @@ def _fewer_pods(search: TrialSearch, pods: Sequence[Pod]) -> Iterator[Finding]:
     yield Suggestion("pods", USER, text, "pod", (PodCount(search.group, number),), found.exact)
 
 
-def _smaller_minimum(search: TrialSearch) -> Iterator[Finding]:
+def _smaller_minimum(search: TrialSearch, pods: Sequence[Pod]) -> Iterator[Finding]:
     group = search.trials.cluster.pod_groups.get(search.group)
     if group is None:
         return
     minimums = _minimums(group)
     for name, minimum in minimums:
-        numbers = list(range(minimum - 1, 0, -1))
+        numbers = range(min(minimum - 1, len(pods)), 0, -1)
         of = f" of sub-group {name}" if name else ""
-        found = search.first([(Minimum(search.group, each, name),) for each in numbers])
+        found = search.first(numbers, partial(_minimum, search.group, name))
         if found.place is None:
             if len(minimums) == 1:
                 yield NothingHelps("minimum", USER, f"a smaller minimum{of} (down to 1)")
@@ -97,6 +99,10 @@ def _smaller_minimum(search: TrialSearch) -> Iterator[Finding]:
         number = numbers[found.place]
         text = f"a minimum{of} of {number} pod{'' if number == 1 else 's'} instead of {minimum}"
         yield Suggestion("minimum", USER, text, "pod", (Minimum(search.group, number, name),), found.exact)
+
+
+def _minimum(group: str, sub_group: str, minimum: int) -> Changes:
+    return (Minimum(group, minimum, sub_group),)
 
 
 def _minimums(group: PodGroup) -> list[tuple[str, int]]:
@@ -138,11 +144,10 @@ def _fewer_demands(search: TrialSearch, waiting: Sequence[Pod]) -> Iterator[Find
         yield Suggestion("demand", USER, text, "", (change,))
     if alone:
         return
-    every: Changes = tuple(change for change, _ in demands)
-    if len(every) > 1 and search.starts(every):
-        texts = dict(demands)
-        kept = smallest_set(search, every)
-        yield Suggestion("demand", USER, " and ".join(texts[each] for each in kept), "demand", kept)
+    if len(demands) > 1 and search.starts(tuple(change for change, _ in demands)):
+        kept = [demands[place] for place in smallest_set(search, [(change,) for change, _ in demands])]
+        changes = tuple(change for change, _ in kept)
+        yield Suggestion("demand", USER, " and ".join(text for _, text in kept), "demand", changes)
         return
     yield NothingHelps("demand", USER, "fewer demands on nodes (down to none)")
 
@@ -169,7 +174,7 @@ def _other_class(search: TrialSearch) -> Iterator[Finding]:
     order = sorted(values, key=lambda value: (abs(value - state.priority), value))
     if not order:
         return
-    found = search.first([(InClass(search.group, values[each]),) for each in order])
+    found = search.first(order, lambda value: (InClass(search.group, values[value]),))
     if found.place is None:
         yield NothingHelps("priorityClass", USER, f"another priority class ({len(order)} tried)")
         return

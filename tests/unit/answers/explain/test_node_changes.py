@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from kai_sched.answers import changes
+from kai_sched.answers.explain import node_changes
 from tests.unit.answers.explain.explained import explanation, flags, helpless, suggested
 
 FULL = """
@@ -82,3 +86,11 @@ def test_the_end_of_one_is_not_enough() -> None:
     nodes = "\n".join(f"node n{k} gpu=4\ngroup r{k} preemptible=no\npod r{k}-0 gpu=4 on=n{k}" for k in range(2))
     found = explanation(f"{nodes}\npod g-0..1 gpu=4")
     assert helpless(found)["end"] == "the end of one running workload (2 tried)"
+
+
+def test_no_more_nodes_are_looked_at_than_may_be_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group of 5,001 pods would look at 10,002."""
+    for module in (changes, node_changes):
+        monkeypatch.setattr(module, "NODES_MAX", 20)
+    found = explanation("node n gpu=8 taints=gpu:yes:NoSchedule\npod g-0..10 gpu=1")
+    assert helpless(found)["nodes"] == "more nodes (up to 20, 1 kind tried)"

@@ -109,3 +109,9 @@ def test_nothing_of_a_queue_helps_where_there_is_no_room_at_all() -> None:
     assert not {"quota", "limit", "weight"} & suggested(found).keys()
     assert helpless(found)["quota"] == "a higher quota (up to all that is asked for: poor 6 GPUs)"
     assert helpless(found)["weight"] == "a larger weight (up to 100)"
+
+
+def test_a_request_that_a_tenant_wrote_sets_no_amount_of_work() -> None:
+    """In a queue of which somebody requests a trillion GPUs, a quota of 6 is found, by halves."""
+    found = explanation(QUOTA + "\n group greedy queue=poor owner=Job/greedy\n pod greedy-0 gpu=1000000000000")
+    assert suggested(found)["quota"] == ["quota of poor 4 -> 6 GPUs"]

@@ -158,3 +158,17 @@ def test_of_a_group_that_runs_its_size_is_not_at_issue() -> None:
     found = explanation("node a gpu=4\ngroup g min=1\npod g-0 gpu=2 on=a\npod g-1 gpu=4")
     assert suggested(found)["gpusPerPod"] == ["2 GPUs per pod instead of 4"]
     assert not {"pods", "minimum"} & (suggested(found).keys() | helpless(found).keys())
+
+
+@pytest.mark.parametrize(
+    ("asks", "kind", "text"),
+    [
+        ("group g min=2147483647\npod g-0..2 gpu=2", "minimum", "a minimum of 2 pods instead of 2147483647"),
+        ("pod g-0 gpu=1000000000000", "gpusPerPod", "4 GPUs per pod instead of 1e+12"),
+    ],
+)
+def test_a_number_that_a_tenant_wrote_sets_no_amount_of_work(asks: str, kind: str, text: str) -> None:
+    """More pods than there are, and more GPUs than a node has, are not tried."""
+    found = explanation(f"node a gpu=4\n{asks}")
+    assert suggested(found)[kind] == [text]
+    assert [each.exact for each, _ in found.suggestions if each.kind == kind] == [True]
