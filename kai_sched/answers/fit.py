@@ -90,7 +90,7 @@ def fit(
 
     ``run_times`` says how long workloads run, by key of their group.
     """
-    together = trials.outcome()
+    together = trials.base
     without = trials.outcome([Remove(each.group) for each in asked])
     found = [_fit(trials, each, workloads, together, without) for each in asked]
     return [_with_time(each, trials, workloads, run_times) if each.verdict == WAITS else each for each in found]

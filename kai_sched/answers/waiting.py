@@ -20,6 +20,7 @@ from kai_sched.plan.reasons import (
     NoFit,
     Reason,
     show_amount,
+    show_number,
 )
 from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, GroupState, QueueState
 
@@ -131,8 +132,7 @@ def in_brief(state: GroupState, reason: Reason, asked: float, queues: dict[str, 
     if gate is not None and not gate.queue:
         return f"no node has {show_amount(gate.resource, gate.need)}"
     if gate is not None and reason.code in (OVER_LIMIT, OVER_QUOTA):
-        held, need = (show_amount(gate.resource, each).split(" ", 1)[0] for each in (gate.held, gate.need))
-        bound = show_amount(gate.resource, gate.bound).split(" ", 1)[0]
+        held, need, bound = (show_number(gate.resource, each) for each in (gate.held, gate.need, gate.bound))
         of = "" if gate.queue == state.queue else f" of {gate.queue}"
         what = "limit" if reason.code == OVER_LIMIT else "not preemptible, quota"
         unit = "" if gate.resource == "gpu" else f" {gate.resource}"
@@ -150,7 +150,7 @@ def _no_room(state: GroupState, facts: NoFit, asked: float, queues: dict[str, Qu
     """What keeps the group from the nodes, and why nobody is evicted for it."""
     place = "no room"
     if facts.freed_later:
-        return "room since others left later in this cycle"
+        return "later decisions of this cycle made room"
     if 0 < facts.room < facts.asked:
         place = f"room for {facts.room} of {facts.asked} pods"
     elif facts.room and facts.asked > 1:

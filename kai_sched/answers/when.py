@@ -6,7 +6,7 @@ ends. Both are used to simulate on, as pods end, with nothing else arriving.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kai_sched.answers.changes import Remove
@@ -77,6 +77,19 @@ class When:
 
     def _at(self, time_ns: int) -> str:
         return f"{minute(time_ns)} (in {duration((time_ns - self.now_ns) / SECOND_NS)})"
+
+
+def deadline_run_times(
+    deadlines: Iterable[tuple[tuple[str, str, str], tuple[float, int]]], workloads: Workloads
+) -> dict[str, RunTime]:
+    """How long workloads run at most, by key of their group.
+
+    ``deadlines`` are pairs of (kind, namespace, name) and (seconds, start; 0 where that is not known).
+    """
+    known = dict(deadlines)
+    named = {group: (each.kind, each.namespace, each.name) for group, each in workloads.by_group.items()}
+    found = {group: known[name] for group, name in named.items() if name in known}
+    return {group: RunTime(seconds, False, started_ns) for group, (seconds, started_ns) in found.items()}
 
 
 def when_starts(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kai_sched.answers.changes import pods_of
+from kai_sched.answers.goal import pod_gpus
 from kai_sched.answers.words import exact
 from kai_sched.api.names import PREEMPTIBILITY_LABEL
 from kai_sched.model.constraints import Toleration
@@ -69,8 +70,7 @@ class PodCount:
 
 def _size(pod: Pod) -> tuple[float, str, str]:
     """Pods with most GPUs are left out first, the workers and not the one that leads them; then the last by name."""
-    gpus = -dict(pod.shape.request).get(GPU, 0.0) - (pod.shape.share.quota if pod.shape.share else 0.0)
-    return gpus, pod.sub_group, "".join(chr(0x10FFFF - ord(sign)) for sign in pod.name)
+    return -pod_gpus(pod), pod.sub_group, "".join(chr(0x10FFFF - ord(sign)) for sign in pod.name)
 
 
 def _needs_at_most(group: PodGroup, surplus: list[Pod], alive: list[Pod]) -> PodGroup:
@@ -163,12 +163,10 @@ class Preemptible:
     group: str
 
     def apply(self, store: Store) -> None:
-        group = store.get(PodGroup, self.group)
-        if group is not None:
-            store.put(replace(group, preemptible=True))
-            return
-        for pod in pods_of(store, self.group):
-            store.put(replace(pod, labels={**pod.labels, PREEMPTIBILITY_LABEL: "preemptible"}))
+        def labelled(pod: Pod) -> Pod:
+            return replace(pod, labels={**pod.labels, PREEMPTIBILITY_LABEL: "preemptible"})
+
+        _put(store, self.group, lambda group: replace(group, preemptible=True), labelled)
 
     @property
     def flag(self) -> str:
@@ -183,12 +181,13 @@ class InClass:
     priority_class: str
 
     def apply(self, store: Store) -> None:
-        group = store.get(PodGroup, self.group)
-        if group is not None:
-            store.put(replace(group, priority_class=self.priority_class))
-            return
-        for pod in pods_of(store, self.group):
-            store.put(replace(pod, priority_class=self.priority_class))
+        name = self.priority_class
+        _put(
+            store,
+            self.group,
+            lambda group: replace(group, priority_class=name),
+            lambda pod: replace(pod, priority_class=name),
+        )
 
     @property
     def flag(self) -> str:
@@ -203,12 +202,8 @@ class InQueue:
     queue: str
 
     def apply(self, store: Store) -> None:
-        group = store.get(PodGroup, self.group)
-        if group is not None:
-            store.put(replace(group, queue=self.queue))
-            return
-        for pod in pods_of(store, self.group):
-            store.put(replace(pod, queue=self.queue))
+        name = self.queue
+        _put(store, self.group, lambda group: replace(group, queue=name), lambda pod: replace(pod, queue=name))
 
     @property
     def flag(self) -> str:
@@ -218,6 +213,16 @@ class InQueue:
 def waits(pod: Pod) -> bool:
     """Whether the pod has no node yet."""
     return not pod.node and pod.phase == Phase.PENDING and not pod.deleted_ns
+
+
+def _put(store: Store, key: str, of_group: Callable[[PodGroup], PodGroup], of_pod: Callable[[Pod], Pod]) -> None:
+    """Change the PodGroup with this key; where there is none, what its pods say themselves."""
+    group = store.get(PodGroup, key)
+    if group is not None:
+        store.put(of_group(group))
+        return
+    for pod in pods_of(store, key):
+        store.put(of_pod(pod))
 
 
 def _reshape(store: Store, group: str, change: Callable[[Shape], Shape]) -> None:

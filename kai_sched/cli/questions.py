@@ -18,12 +18,11 @@ from kai_sched.answers.fit import EVICTS, RUNS, WAITS, fit
 from kai_sched.answers.overview import overview
 from kai_sched.answers.trial import Trials
 from kai_sched.answers.what_if import read_new_nodes, read_setting
-from kai_sched.answers.when import RunTime
+from kai_sched.answers.when import RunTime, deadline_run_times
 from kai_sched.answers.words import minute
 from kai_sched.answers.workloads import Workload, Workloads, workloads_of
 from kai_sched.cli.inputs import BAD_INPUT, HTML, ChangeOptions, Input, InputOptions, print_error
 from kai_sched.files.load import SimulationCase, load
-from kai_sched.files.run_times import WorkloadName
 from kai_sched.model.field_errors import FieldError
 from kai_sched.model.times import parse_duration
 from kai_sched.report import answers_json
@@ -92,11 +91,7 @@ def _override(path: str, case: SimulationCase) -> Override:
 
 def read_run_times(texts: Sequence[str], opened: Opened) -> dict[str, RunTime]:
     """How long workloads run, by key of their group: by their deadlines, and as given. Raises FieldError."""
-    found = {}
-    for group, workload in opened.workloads.by_group.items():
-        name = WorkloadName(workload.kind, workload.namespace, workload.name)
-        if (deadline := opened.case.deadlines.get(name)) is not None:
-            found[group] = RunTime(deadline.seconds, False, deadline.started_ns)
+    found = deadline_run_times(opened.case.deadlines.items(), opened.workloads)
     for text in texts:
         name_text, equals, value = text.rpartition("=")
         try:
@@ -194,7 +189,7 @@ def _workloads_in(paths: Sequence[str], opened: Opened) -> list[Workload]:
 def print_difference(opened: Opened, output: str) -> None:
     """Print what the changes of the cluster come to."""
     assert opened.before is not None  # the caller has changes
-    before, after = opened.before.outcome(), opened.trials.outcome()
+    before, after = opened.before.base, opened.trials.base
     old = workloads_of(opened.before.cluster)
     found = difference(before, after, old, opened.workloads, opened.case.now_ns or 0)
     if output == HTML:
@@ -227,7 +222,7 @@ def _print_page(opened: Opened, changes: Sequence[str], answer: Explanation | No
     from kai_sched.cli.html_page import DecidedCase, PageExtras, write_page
 
     trials, case = opened.trials, opened.case
-    first = trials.outcome().first
+    first = trials.base.first
     whole = overview(trials.cluster, first, case.config, trials.now_ns)
     decided = DecidedCase(case, trials.cluster, first, trials.now_ns, whole)
     write_page(decided, f"as of {minute(trials.now_ns)}", PageExtras(changes, answer))

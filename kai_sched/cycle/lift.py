@@ -26,7 +26,7 @@ from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline, Side
 from kai_sched.plan.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.gpu_kinds import BY_DEVICES
-from kai_sched.snapshot.tables import DEFERRED, GPU, Floats, Help, Status
+from kai_sched.snapshot.tables import DEFERRED, GPU, Floats, Help, Longs, Status
 from kai_sched.solver.solution import HeldBefore, Solution
 
 Value = TypeVar("Value")
@@ -208,12 +208,20 @@ def _side(held: HeldBefore, lowered: Lowered, solution: Solution) -> Side:
     )
 
 
+def _ends(lowered: Lowered, solution: Solution) -> tuple[Longs, Longs]:
+    """(T,) status and (T,) row of the node of each pod as users see them at the end of the cycle.
+
+    A pod that lost its place is pending as before. One that was to move and was evicted after that leaves the node on
+    which it runs, not the one to which it was to move.
+    """
+    was, status = lowered.snapshot.tasks.node, solution.status
+    node = np.where((status == Status.RELEASING) & (was != NULL), was, solution.node)
+    return np.where(solution.lost, Status.PENDING, status), np.where(solution.lost, NULL, node)
+
+
 def _pods(lowered: Lowered, solution: Solution) -> dict[str, PodState]:
     found: dict[str, PodState] = {}
-    columns = (solution.status.tolist(), solution.node.tolist(), solution.lost.tolist())
-    for pod, status, n, lost in zip(lowered.pods, *columns, strict=True):
-        if lost:
-            status, n = Status.PENDING, NULL
+    for pod, status, n in zip(lowered.pods, *(column.tolist() for column in _ends(lowered, solution)), strict=True):
         node = (pod.node or pod.expected_node) if n == NULL else lowered.nodes[n].name
         found[pod.key] = PodState(STATUS_NAMES[status], node)
     for pod, status in zip(lowered.omitted_pods, lowered.omitted_status.tolist(), strict=True):
@@ -237,8 +245,7 @@ def _groups(lowered: Lowered, solution: Solution) -> dict[str, GroupState]:
     jobs = lowered.snapshot.jobs
     found: dict[str, GroupState] = {}
     shared = SharedFacts()
-    status = np.where(solution.lost, Status.PENDING, solution.status)
-    node = np.where(solution.lost, NULL, solution.node)
+    status, node = _ends(lowered, solution)
     key_of = _group_key(lowered)
     for j in range(len(lowered.groups)):
         key = key_of(j)

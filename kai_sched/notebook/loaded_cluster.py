@@ -176,7 +176,7 @@ class LoadedCluster:
         from kai_sched.notebook.question_results import difference_result
 
         old, new = workloads_of(self.cluster), workloads_of(other.cluster)
-        return difference_result(difference(before.outcome(), after.outcome(), old, new, after.now_ns))
+        return difference_result(difference(before.base, after.base, old, new, after.now_ns))
 
     def with_queue(
         self,
@@ -288,13 +288,9 @@ class LoadedCluster:
 
     def _run_times(self, workloads: Workloads, given: Mapping[str, RunTimeLike]) -> dict[str, RunTime]:
         """By key of a group: the deadlines of the input, and what the caller says."""
-        from kai_sched.answers.when import RunTime
+        from kai_sched.answers.when import RunTime, deadline_run_times
 
-        found = {}
-        for group, each in workloads.by_group.items():
-            deadline = self._deadlines.get(WorkloadName(each.kind, each.namespace, each.name))
-            if deadline is not None:
-                found[group] = RunTime(deadline.seconds, False, deadline.started_ns)
+        found = deadline_run_times(self._deadlines.items(), workloads)
         for name, run_time in given.items():
             group = workloads.find(arguments.text("run_times", name)).group
             found[group] = RunTime(arguments.seconds(f"the run time of {name}", run_time), True)

@@ -177,6 +177,11 @@ def show_amount(resource: str, amount: float) -> str:
             return f"{_number(amount if is_whole(resource) else amount / 1000)} {resource}"
 
 
+def show_number(resource: str, amount: float) -> str:
+    """The amount without what is counted: "2", "1.5", "64Gi"."""
+    return show_amount(resource, amount).split(" ", 1)[0]
+
+
 def _bytes(amount: float) -> str:
     """In the first of Gi, Mi, G and M that needs at most three decimals; else rounded, in Gi."""
     for size, unit in ((2.0**30, "Gi"), (2.0**20, "Mi"), (1e9, "G"), (1e6, "M")):
@@ -355,7 +360,7 @@ def no_fit(facts: NoFit) -> Reason:
         lack, there = f"the {show_amount(resource, asked)} it asks for", "most free on one of them"
         if resource == "gpu" and facts.share[0]:
             lack, there = facts.share[0], "most free of one GPU"
-        there = f"{there}: {_plain(resource, most)}"
+        there = f"{there}: {show_number(resource, max(0.0, most))}"
         if resource == "gpu" and facts.share[1]:
             there = facts.share[1]
         parts.append(f"{nodes} of {facts.n_nodes} nodes lack {lack} ({there})")
@@ -370,7 +375,7 @@ def no_fit(facts: NoFit) -> Reason:
     elif facts.together:
         parts.append(facts.together)
     elif facts.freed_later:
-        parts.append("there is room since other pods left later in this cycle, and the next cycle tries again")
+        parts.append("later decisions of this cycle made room, and the next cycle tries again")
     elif facts.room and facts.room >= facts.asked > 1:
         parts.append("each pod of the gang would fit by itself, and not all of them together")
     elif facts.room:
@@ -378,10 +383,10 @@ def no_fit(facts: NoFit) -> Reason:
     parts += [f"the gang asks for {show_amount(resource, asked)} in all" for resource, asked in facts.in_all.items()]
     text = opening + ": " + "; ".join(parts)
     for resource, free in facts.free.items():
-        text += f". Free in all: {_plain(resource, free.amount)} of {show_amount(resource, free.total)}"
+        text += f". Free in all: {show_number(resource, max(0.0, free.amount))} of {show_amount(resource, free.total)}"
         text += of_shared(free.shared)
         if free.apart > 0:
-            text += f", and {_plain(resource, free.apart)} on nodes that are cordoned or not ready"
+            text += f", and {show_number(resource, free.apart)} on nodes that are cordoned or not ready"
     if facts.holders:
         most_holding = facts.holders[:MOST_HOLDERS]
         shown = ", ".join(f"{name} {show_amount(facts.holders_of, held)}" for name, held in most_holding)
@@ -393,7 +398,3 @@ def no_fit(facts: NoFit) -> Reason:
 def of_shared(gpus: float) -> str:
     """After what is free of GPUs: how much of it is left of those that pods share; "" for nothing."""
     return f" ({_number(gpus)} left of shared ones)" if gpus >= LEAST_SHOWN else ""
-
-
-def _plain(resource: str, amount: float) -> str:
-    return show_amount(resource, max(0.0, amount)).split(" ", 1)[0]

@@ -9,7 +9,7 @@ from kai_sched.answers.words import number, some
 from kai_sched.model.keys import split_key
 from kai_sched.model.store import Cluster
 from kai_sched.plan.allocations import quantity
-from kai_sched.plan.reasons import show_amount
+from kai_sched.plan.reasons import show_number
 from kai_sched.plan.result import CycleResult
 from kai_sched.report.claims import ClaimedDevice, claimed_devices
 from kai_sched.report.columns import Cell, Line, lay_out
@@ -99,7 +99,7 @@ def _taken(device: ClaimedDevice) -> str:
         return "admin access"
     if device.consumed:
         sizes = [
-            (name, show_amount("memory", float(amount)).split(" ", 1)[0] if amount >= 2**20 else _exact(amount))
+            (name, show_number("memory", float(amount)) if amount >= 2**20 else _exact(amount))
             for name, amount in device.consumed
         ]
         return ", ".join(f"{size} {plain(name)}" for name, size in sizes)

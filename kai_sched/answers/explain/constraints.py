@@ -22,7 +22,7 @@ from kai_sched.model.config import in_pool
 from kai_sched.model.objects import UNLIMITED, Node, Pod, Queue, Share
 from kai_sched.model.queue_tree import path_to_root
 from kai_sched.model.selectors import admits
-from kai_sched.plan.reasons import OVER_QUOTA, show_amount
+from kai_sched.plan.reasons import OVER_QUOTA, show_amount, show_number
 from kai_sched.plan.result import QUEUE_RESOURCES, GroupState
 
 _OPEN = Share(UNLIMITED, UNLIMITED, 1.0)
@@ -94,7 +94,7 @@ def _gates(search: TrialSearch, state: GroupState) -> Iterator[Constraint]:
         if gate is not None and state.reason is not None and state.reason.code != OVER_QUOTA:
             asks = show_amount(gate.resource, gate.need)
             text = f"limit: queue {gate.queue} may hold {show_amount(gate.resource, gate.bound)}; it holds "
-            text += f"{_plain(gate.resource, gate.held)}, and this asks for {asks}"
+            text += f"{show_number(gate.resource, gate.held)}, and this asks for {asks}"
         else:
             names = path_to_root(search.trials.cluster.queues, state.queue)
             text = f"limit: {' and '.join(names)} may not hold what this asks for"
@@ -103,12 +103,9 @@ def _gates(search: TrialSearch, state: GroupState) -> Iterator[Constraint]:
         text = "quota: it is not preemptible, so it has to stay within the quota of its queue and of those above it"
         if gate is not None and state.reason is not None and state.reason.code == OVER_QUOTA:
             text += f"; {gate.queue} has {show_amount(gate.resource, gate.bound)}, of which "
-            text += f"{_plain(gate.resource, gate.held)} are held, and this asks for {_plain(gate.resource, gate.need)}"
+            held, need = (show_number(gate.resource, each) for each in (gate.held, gate.need))
+            text += f"{held} are held, and this asks for {need}"
         yield Constraint("quota", text, True, (Preemptible(search.group),))
-
-
-def _plain(resource: str, amount: float) -> str:
-    return show_amount(resource, amount).split(" ", 1)[0]
 
 
 def _demand_text(change: object, waiting: Sequence[Pod]) -> str:

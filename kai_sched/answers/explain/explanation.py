@@ -204,8 +204,8 @@ def _costs(search: TrialSearch, tried: Tried, workloads: Workloads, base: bool) 
     cluster = search.trials.cluster
     without = search.tried(())
     if base:
-        spared = {each.pod for each in without.evicted}
-        lost = [each for each in tried.evicted if each.pod not in spared and each.pod not in set(tried.bound)]
+        spared = {each.pod for each in without.evicted} | set(tried.bound)
+        lost = [each for each in tried.evicted if each.pod not in spared]
     else:
         lost = [each for each in tried.evicted if each.cause == search.group]
     victims = victims_of(lost, cluster, workloads, search.trials.now_ns)

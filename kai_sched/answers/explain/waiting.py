@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kai_sched.answers.changes import Remove
 from kai_sched.answers.explain.search import TrialSearch
 from kai_sched.answers.explain.suggestion import WAITING, Finding, NothingHelps, Suggestion
+from kai_sched.answers.goal import pod_gpus
 from kai_sched.answers.workloads import Workloads
 from kai_sched.plan.result import GroupState
 
@@ -15,13 +16,12 @@ MOST_SHOWN = 3
 
 
 def running_groups(search: TrialSearch) -> list[GroupState]:
-    """The groups that hold nodes before the first cycle, those with most pods first."""
+    """The groups that hold nodes before the first cycle, those with most GPUs first."""
     cluster = search.trials.cluster
     held: dict[str, float] = {}
     for pod in cluster.pods.values():
         if pod.node and not pod.has_ended:
-            share = pod.shape.share.quota if pod.shape.share else 0.0
-            held[pod.group_key] = held.get(pod.group_key, 0.0) + dict(pod.shape.request).get("gpu", 0.0) + share
+            held[pod.group_key] = held.get(pod.group_key, 0.0) + pod_gpus(pod)
     groups = search.base.first.groups
     found = [groups[key] for key in held if key in groups and key != search.group]
     return sorted(found, key=lambda group: (-held[group.key], group.key))

@@ -131,7 +131,7 @@ def test_a_group_without_a_queue_is_told_so() -> None:
 
 @pytest.mark.parametrize(
     ("placed", "told"),
-    [(1, "room for each pod, and not for all together"), (0, "room since others left later in this cycle")],
+    [(1, "room for each pod, and not for all together"), (0, "later decisions of this cycle made room")],
 )
 def test_room_for_all_pods_is_told_with_why_they_wait_all_the_same(placed: int, told: str) -> None:
     facts = NoFit("ns/g-0", placed, 2, 4, 3, {"gpu": (2, 1.0, 0.0)}, {}, {}, {}, (), "")
@@ -156,8 +156,8 @@ def test_a_gang_that_was_tried_before_others_were_evicted_has_room_and_waits_for
         group late queue=other
         pod late-0 gpu=1
     """)
-    assert (found.name, found.why) == ("late", "room since others left later in this cycle")
-    assert "there is room since other pods left later in this cycle" in found.message
+    assert (found.name, found.why) == ("late", "later decisions of this cycle made room")
+    assert "later decisions of this cycle made room" in found.message
 
 
 def test_amounts_of_memory_have_their_unit_on_the_bound() -> None:
