@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from kai_sched.api import core, names
-from kai_sched.files.controllers.registry import CONTROLLERS
+from kai_sched.files.controllers.kinds import WORKLOADS
 from kai_sched.files.items import Item, read_items
 from kai_sched.model.problems import Problem
 from kai_sched.model.read.kinds import NODE, POD, POD_GROUP, QUEUE
@@ -41,7 +41,7 @@ def read_names(paths: Sequence[str], prefix: str) -> tuple[dict[str, str], ...]:
     nodes: dict[str, str] = {}
     problems: list[Problem] = []  # of the files: the command itself reports them
     for item in read_items(list(dict.fromkeys(paths)), io.BytesIO(), Pace(None), problems, [], {}):
-        if item.kind not in (NODE, POD, POD_GROUP, QUEUE) and item.kind not in CONTROLLERS:
+        if item.kind not in (NODE, POD, POD_GROUP, QUEUE) and item.kind not in WORKLOADS:
             continue
         try:
             found = _decode(item.raw)
