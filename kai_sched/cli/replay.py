@@ -91,7 +91,7 @@ def _summary(lines: Sequence[bytes], error: str) -> str:
         return f"error, {error}"
     kinds = Counter(_line.decode(line)[0] for line in lines)
     effects = ", ".join(f"{kinds[name]} {word}" for name, word in EFFECTS.items())
-    return f"plan {digest_of(list(lines))} ({effects})"
+    return f"plan {digest_of(lines)} ({effects})"
 
 
 def _shown(line: bytes) -> str:

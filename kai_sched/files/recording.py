@@ -21,6 +21,7 @@ from kai_sched.model.config import Config
 from kai_sched.model.hints import SchedulingHints
 from kai_sched.model.objects import Object, Pod, Shape
 from kai_sched.model.store import TABLES, Cluster
+from kai_sched.plan.plan_text import encode
 
 VERSION = "kai-sched.io/v1"
 KIND = "CycleRecording"
@@ -93,21 +94,10 @@ class _RecordingDocument(msgspec.Struct, rename="camel"):
     plan: list[msgspec.Raw]
 
 
-def _write_hook(value: Any) -> Any:
-    if isinstance(value, Fraction):
-        return str(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise NotImplementedError(type(value))
-
-
 def _read_hook(kind: type, value: Any) -> Any:
     if kind is Fraction:
         return Fraction(value)
     raise NotImplementedError(kind)
-
-
-_encode = msgspec.json.Encoder(enc_hook=_write_hook).encode
 
 
 def encode_recording(recording: CycleRecording) -> bytes:
@@ -129,16 +119,16 @@ def encode_recording(recording: CycleRecording) -> bytes:
         objects={name: _listed(cluster.table(kind).values()) for kind, name in TABLES.items()},
         plan=[msgspec.Raw(line) for line in recording.plan],
     )
-    return _encode(document)
+    return encode(document)
 
 
 def _raw(value: Any) -> msgspec.Raw:
-    return msgspec.Raw(_encode(value))
+    return msgspec.Raw(encode(value))
 
 
 def _listed(items: Iterable[Object]) -> msgspec.Raw:
     """The objects as a list. They are encoded one by one: other threads wait while the encoder is at work."""
-    return msgspec.Raw(b"[" + b",".join([_encode(_written(item)) for item in items]) + b"]")
+    return msgspec.Raw(b"[" + b",".join([encode(_written(item)) for item in items]) + b"]")
 
 
 def _written(item: Object) -> Object:
