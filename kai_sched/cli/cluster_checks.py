@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from kai_sched.api import names
 from kai_sched.cli.finding import Finding, Gravity
+from kai_sched.cluster.access_reviews import may
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.installation import (
     InstalledDeployment,
@@ -19,7 +20,6 @@ from kai_sched.cluster.installation import (
     config_object,
     count_queues,
     lease_holders,
-    may,
     scheduler_deployments,
     served_versions,
     server_version,

@@ -1,9 +1,10 @@
-"""Who sent a token, and whether that user may read the page: TokenReview and SubjectAccessReview of the API server."""
+"""Reviews by the API server: who sent a token, what that user may read, and what the account of this process may do."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 
@@ -14,6 +15,9 @@ from kai_sched.cluster.paths import objects_path
 
 _TOKENS = ("authentication.k8s.io/v1", "tokenreviews", "TokenReview")
 _ACCESS = ("authorization.k8s.io/v1", "subjectaccessreviews", "SubjectAccessReview")
+_OWN_ACCESS = ("authorization.k8s.io/v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
+
+T = TypeVar("T")
 
 
 class _User(core.Wire):
@@ -66,9 +70,9 @@ class AccessReviews:
 
     async def user_of(self, token: str) -> AuthenticatedUser | None:
         """The user that the token belongs to; None for a token that is not valid."""
-        found = read(_decode_token, await self._post(_TOKENS, {"token": token}), objects_path(*_TOKENS[:2]), "a review")
-        user = found.status.user
-        if not found.status.authenticated or not user.username:
+        status = (await _review(self._api, _TOKENS, {"token": token}, _decode_token)).status
+        user = status.user
+        if not status.authenticated or not user.username:
             return None
         return AuthenticatedUser(user.username, user.uid, tuple(user.groups), user.extra)
 
@@ -81,11 +85,19 @@ class AccessReviews:
             "extra": dict(user.extra),
             "nonResourceAttributes": {"path": path, "verb": "get"},
         }
-        answer = await self._post(_ACCESS, spec)
-        return read(_decode_access, answer, objects_path(*_ACCESS[:2]), "a review").status.allowed
+        return (await _review(self._api, _ACCESS, spec, _decode_access)).status.allowed
 
-    async def _post(self, kind: tuple[str, str, str], spec: object) -> bytes:
-        version, resource, name = kind
-        body = msgspec.json.encode({"apiVersion": version, "kind": name, "spec": spec})
-        path = objects_path(version, resource)
-        return await self._api.request("POST", path, body=body, guarded=False, needs_right=False)
+
+async def may(api: Api, verb: str, api_version: str, resource: str) -> bool:
+    """Whether the account may do this with the resource in all namespaces. Raises ApiFailure."""
+    group = api_version.rpartition("/")[0]
+    asked = {"verb": verb, "group": group, "resource": resource}
+    return (await _review(api, _OWN_ACCESS, {"resourceAttributes": asked}, _decode_access)).status.allowed
+
+
+async def _review(api: Api, kind: tuple[str, str, str], spec: object, decode: Callable[[bytes], T]) -> T:
+    version, resource, name = kind
+    path = objects_path(version, resource)
+    body = msgspec.json.encode({"apiVersion": version, "kind": name, "spec": spec})
+    answer = await api.request("POST", path, body=body, guarded=False, needs_right=False)
+    return read(decode, answer, path, "a review")

@@ -1,5 +1,5 @@
 """What an API server has of a scheduler of these APIs, ours or the original: served kinds, settings, queues, who leads,
-deployments, webhooks, and what the account may do. For ``kai-sched doctor``; nothing of the cluster is changed.
+deployments and webhooks. For ``kai-sched doctor``; nothing of the cluster is changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import GROUPS, VERSION, Path, object_path, objects_path, version_path
 
-AUTHORIZATION = "authorization.k8s.io/v1"
 LEASES = "coordination.k8s.io/v1"
 APPS = "apps/v1"
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -129,20 +128,6 @@ async def webhook_configuration(api: Api, resource: str, name: str) -> Installed
     clients = [each.get("clientConfig") or {} for each in found.get("webhooks") or []]
     services = {(client.get("service") or {}).get("name") or client.get("url") or "" for client in clients}
     return InstalledWebhook(name, tuple(sorted(services)), all(client.get("caBundle") for client in clients))
-
-
-async def may(api: Api, verb: str, api_version: str, resource: str) -> bool:
-    """Whether the account may do this with the resource in all namespaces. Raises ApiFailure."""
-    group = api_version.rpartition("/")[0]
-    asked = {"verb": verb, "group": group, "resource": resource}
-    review = {
-        "apiVersion": AUTHORIZATION,
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": asked},
-    }
-    path = objects_path(AUTHORIZATION, "selfsubjectaccessreviews")
-    body = await api.request("POST", path, body=msgspec.json.encode(review), guarded=False, needs_right=False)
-    return bool((read(_decode, body, path, "the review").get("status") or {}).get("allowed"))
 
 
 async def _get(api: Api, path: Path) -> dict[str, Any]:
