@@ -19,6 +19,7 @@ from kai_sched.cluster.installation import (
     LeaseHolder,
     config_object,
     count_queues,
+    is_named,
     lease_holders,
     scheduler_deployments,
     served_versions,
@@ -141,16 +142,11 @@ async def _check_queues(api: Api) -> list[Finding]:
     return [Finding(Gravity.WARNING, "queues", "there is none: no pod can be scheduled", remedy)]
 
 
-def _is_named(name: str, scheduler: str) -> bool:
-    """Whether this is the scheduler's, or that of one of its node pools."""
-    return name == scheduler or name.startswith(f"{scheduler}-")
-
-
 async def _check_scheduler(api: Api, namespace: str, scheduler: str, now: datetime) -> list[Finding]:
     unknown: list[Finding] = []
     deployments = await _items("scheduler", scheduler_deployments(api, namespace, scheduler), unknown)
     leases = await _items("scheduler", lease_holders(api, namespace), unknown)
-    leases = [each for each in leases if _is_named(each.lease, scheduler)]
+    leases = [each for each in leases if is_named(each.lease, scheduler)]
     found = [_deployment(namespace, each) for each in deployments] + [_lease(namespace, each, now) for each in leases]
     running = [each for each in deployments if each.ready]
     originals = [each.name for each in running if not each.is_ours]
@@ -193,7 +189,7 @@ async def _check_webhook(api: Api, resource: str, name: str) -> list[Finding]:
 
 async def _check_rights(api: Api) -> list[Finding]:
     """Whether the account may list all that ``run`` lists, and that ``simulate`` and its like need of a cluster."""
-    wanted = [(source.kind[0], source.path.rpartition("/")[2]) for source in SOURCES]
+    wanted = [(source.kind[0], source.resource) for source in SOURCES]
     allowed = await asyncio.gather(*(may(api, "list", version, resource) for version, resource in wanted))
     refused = [resource for (_, resource), is_allowed in zip(wanted, allowed, strict=True) if not is_allowed]
     if not refused:

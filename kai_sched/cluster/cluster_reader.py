@@ -17,7 +17,7 @@ from kai_sched.api import names
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.owner_reader import OwnerReader
 from kai_sched.cluster.paths import objects_path, only
-from kai_sched.cluster.reflector import JSON, METADATA, WatchSource
+from kai_sched.cluster.reflector import JSON, METADATA_LIST, WatchSource
 from kai_sched.cluster.time_slice import TimeSlice
 from kai_sched.model.keys import split_key
 from kai_sched.model.read.kinds import NAMESPACED, POD, Kind
@@ -128,9 +128,8 @@ class ClusterReader:
     async def _list(self, source: WatchSource, namespace: str, found: ReadObjects) -> list[Manifest]:
         """The objects of the source; why they are not there is added to ``found``."""
         version, kind = source.kind
-        plural = source.path.rpartition("/")[2]
-        path = objects_path(version, plural, namespace if kind in NAMESPACED else "")
-        accept = METADATA.format("PartialObjectMetadataList") if source.metadata_only else JSON
+        path = objects_path(version, source.resource, namespace if kind in NAMESPACED else "")
+        accept = METADATA_LIST if source.metadata_only else JSON
         turn = TimeSlice()
         for attempt in range(1, ATTEMPTS + 1):
             limit = WHOLE if attempt == ATTEMPTS else PAGE
@@ -144,7 +143,7 @@ class ClusterReader:
                         await turn.pause()
             except ApiFailure as failure:
                 if failure.status not in AGAIN or attempt == ATTEMPTS:
-                    self._note(failure, source, plural, namespace, found)
+                    self._note(failure, source, namespace, found)
                     break
                 await self._sleep(min(PAUSE_MAX_S, failure.retry_after_s or PAUSE_S * attempt))
             else:
@@ -162,11 +161,11 @@ class ClusterReader:
                     for raw in raws:
                         item |= {**_decode(raw), "apiVersion": "v1", "kind": "ConfigMap"}
 
-    def _note(self, failure: ApiFailure, source: WatchSource, plural: str, namespace: str, found: ReadObjects) -> None:
+    def _note(self, failure: ApiFailure, source: WatchSource, namespace: str, found: ReadObjects) -> None:
         if failure.status in (0, 401):
             raise failure
         group = source.kind[0].rpartition("/")[0]
-        resource = f"{plural}.{group}" if group else plural
+        resource = _qualified(source.resource, group)
         fatal = source.kind[1] in NEEDED
         if failure.status == 404:
             if not source.optional:
@@ -176,7 +175,8 @@ class ClusterReader:
             return
         if failure.status == 403:
             where = f" in the namespace {namespace}" if namespace and source.kind[1] in NAMESPACED else ""
-            text = f"listing {resource}{where} is forbidden ({failure.message}): {remedy_for(group, plural, 'list')}"
+            remedy = remedy_for(group, source.resource, "list")
+            text = f"listing {resource}{where} is forbidden ({failure.message}): {remedy}"
             found.unreadable.append(Unreadable(resource, text, "forbidden", fatal))
             return
         text = f"{resource} cannot be listed: {failure.status} {failure.reason}: {failure.message}: try again later"
@@ -212,8 +212,13 @@ class ClusterReader:
                 remedy = remedy_for(group, plural, "get")
                 text = f"{reference.subject}, which owns pods without a PodGroup, cannot be read ({error}): {remedy}"
                 reason = "forbidden" if isinstance(error, PermissionError) else "failed"
-                found.unreadable.append(Unreadable(f"{plural}.{group}" if group else plural, text, reason, False))
+                found.unreadable.append(Unreadable(_qualified(plural, group), text, reason, False))
             return None
+
+
+def _qualified(plural: str, group: str) -> str:
+    """Such as "queues.scheduling.run.ai"; "nodes" for the group of Kubernetes itself."""
+    return f"{plural}.{group}" if group else plural
 
 
 def remedy_for(group: str, plural: str, verb: str) -> str:

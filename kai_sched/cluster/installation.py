@@ -14,10 +14,10 @@ from kai_sched.api import names
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import GROUPS, VERSION, Path, object_path, objects_path, version_path
+from kai_sched.cluster.reflector import METADATA_LIST
 
 LEASES = "coordination.k8s.io/v1"
 APPS = "apps/v1"
-METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 # The deployments of the original beside its schedulers, as its chart names them.
 ORIGINAL_PARTS = frozenset(
     {"admission", "binder", "kai-operator", "node-scale-adjuster", "pod-grouper", "podgroup-controller"}
@@ -73,21 +73,20 @@ async def served_versions(api: Api, group: str) -> dict[str, frozenset[str]]:
 
 async def config_object(api: Api) -> bytes | None:
     """The Config of the cluster, None if there is none. Raises ApiFailure."""
-    path = object_path(names.CONFIG_VERSION, "configs", "", names.CONFIG_NAME)
-    try:
-        return await api.request("GET", path, needs_right=False)
-    except ApiFailure as failure:
-        if failure.status == 404:
-            return None
-        raise
+    return await _raw(api, object_path(names.CONFIG_VERSION, "configs", "", names.CONFIG_NAME))
 
 
 async def count_queues(api: Api) -> int:
     """How many queues there are. Raises ApiFailure."""
     count = 0
-    async for items, _ in api.list_pages(objects_path(names.QUEUE_VERSION, "queues"), {}, accept=METADATA):
+    async for items, _ in api.list_pages(objects_path(names.QUEUE_VERSION, "queues"), {}, accept=METADATA_LIST):
         count += len(items)
     return count
+
+
+def is_named(name: str, scheduler: str) -> bool:
+    """Whether a Lease or a Deployment of that name is the scheduler's, or that of one of its node pools."""
+    return name == scheduler or name.startswith(f"{scheduler}-")
 
 
 async def lease_holders(api: Api, namespace: str) -> list[LeaseHolder]:
@@ -108,7 +107,7 @@ async def scheduler_deployments(api: Api, namespace: str, scheduler: str) -> lis
     found = []
     for each in await _items(api, objects_path(APPS, "deployments", namespace)):
         name = each["metadata"]["name"]
-        if name not in ORIGINAL_PARTS and name != scheduler and not name.startswith(f"{scheduler}-"):
+        if name not in ORIGINAL_PARTS and not is_named(name, scheduler):
             continue
         containers = each["spec"]["template"]["spec"].get("containers") or []
         # The original's scheduler has no subcommands, only flags.
@@ -119,15 +118,24 @@ async def scheduler_deployments(api: Api, namespace: str, scheduler: str) -> lis
 
 async def webhook_configuration(api: Api, resource: str, name: str) -> InstalledWebhook | None:
     """One configuration, None if there is none. Raises ApiFailure."""
+    path = object_path("admissionregistration.k8s.io/v1", resource, "", name)
+    raw = await _raw(api, path)
+    if raw is None:
+        return None
+    found = read(_decode, raw, path, "the object")
+    clients = [each.get("clientConfig") or {} for each in found.get("webhooks") or []]
+    services = {(client.get("service") or {}).get("name") or client.get("url") or "" for client in clients}
+    return InstalledWebhook(name, tuple(sorted(services)), all(client.get("caBundle") for client in clients))
+
+
+async def _raw(api: Api, path: Path) -> bytes | None:
+    """The object, None if there is none."""
     try:
-        found = await _get(api, object_path("admissionregistration.k8s.io/v1", resource, "", name))
+        return await api.request("GET", path, needs_right=False)
     except ApiFailure as failure:
         if failure.status == 404:
             return None
         raise
-    clients = [each.get("clientConfig") or {} for each in found.get("webhooks") or []]
-    services = {(client.get("service") or {}).get("name") or client.get("url") or "" for client in clients}
-    return InstalledWebhook(name, tuple(sorted(services)), all(client.get("caBundle") for client in clients))
 
 
 async def _get(api: Api, path: Path) -> dict[str, Any]:

@@ -16,12 +16,11 @@ from kai_sched.api import legal
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import GROUPS, object_path, objects_path, version_path
-from kai_sched.cluster.reflector import JSON, METADATA
+from kai_sched.cluster.reflector import JSON, METADATA, METADATA_LIST
 from kai_sched.reconcile.grouping.owners import ObjectReference, Owner, read_owner
 from kai_sched.reconcile.grouping.workload_errors import GroupingError
 
 METADATA_ONLY = METADATA.format("PartialObjectMetadata")
-METADATA_LIST = METADATA.format("PartialObjectMetadataList")
 # An unknown kind may have been installed just now.
 DISCOVER_AGAIN_S = 5.0
 FAILED_AGAIN_S = 1.0

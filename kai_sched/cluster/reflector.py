@@ -26,6 +26,7 @@ Kind = tuple[str, str]  # apiVersion and kind, as ("v1", "Pod")
 
 JSON = "application/json"
 METADATA = "application/json;as={};g=meta.k8s.io;v=v1"
+METADATA_LIST = METADATA.format("PartialObjectMetadataList")
 RESUMED = {0, 401, 403, 429, 500, 502, 503}  # after any other refusal of a watch the list is read again
 
 
@@ -53,6 +54,11 @@ class WatchSource:
     metadata_only: bool = False
     optional: bool = False
     remedy: str = ""
+
+    @property
+    def resource(self) -> str:
+        """The last part of the path: "pods"."""
+        return self.path.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +152,7 @@ class Reflector:
         self._sink = sink
         self._rng = rng
         self._timings = timings or ReflectorTimings()
-        self._resource = source.path.rpartition("/")[2]
+        self._resource = source.resource
         self._version = ""  # to watch from; empty: list first
         self._latest: msgspec.Raw | None = None  # the last object of the watch, which has a newer version
         self._pauses = Backoff(self._timings.retry_first_s, self._timings.retry_last_s)
@@ -185,7 +191,7 @@ class Reflector:
 
     async def _list(self) -> None:
         source = self._source
-        accept = METADATA.format("PartialObjectMetadataList") if source.metadata_only else JSON
+        accept = METADATA_LIST if source.metadata_only else JSON
         version = None
         turn = TimeSlice()
         async with aclosing(self._api.list_pages(source.path, dict(source.params), accept=accept)) as pages:

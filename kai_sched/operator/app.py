@@ -390,7 +390,7 @@ def _checks(base: Base, intake: Intake, startup: Startup) -> dict[str, Callable[
         "requests": base.api.refusals,
     }
     for reflector, source in zip(intake.reflectors, SOURCES, strict=True):
-        checks[source.path.rpartition("/")[2]] = partial(_unsynced, reflector)
+        checks[source.resource] = partial(_unsynced, reflector)
     if base.options.webhook_address:
         checks["certificate"] = base.webhooks.certificate_problem
     return checks
