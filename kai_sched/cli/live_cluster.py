@@ -98,7 +98,7 @@ def read_cluster(
         time_ns,
         chosen,
         (namespace,) if namespace else None,
-        tuple(sorted(f"{each.resource} ({each.reason})" for each in found.unreadable)),
+        tuple(sorted(map(str, found.unreadable))),
     )
     return LiveCluster(dump_document(_once(found.objects), config, metadata), tuple(problems), name)
 
@@ -112,10 +112,6 @@ def _once(objects: Sequence[Manifest]) -> list[Manifest]:
     return list(found.values())
 
 
-def _clean(manifest: Manifest) -> Manifest | None:
-    return redacted(manifest)
-
-
 def _clean_listed(manifest: Manifest) -> Manifest | None:
     return bounded(manifest) if manifest["kind"] in WITH_DEADLINE else redacted(manifest)
 
@@ -123,7 +119,7 @@ def _clean_listed(manifest: Manifest) -> Manifest | None:
 async def _read(login: Login, namespace: str, config: Config) -> ReadObjects:
     api = Api(login, await login.load(), CONNECTIONS)
     try:
-        clean = Cleaning(listed=_clean_listed, owner=_clean)
+        clean = Cleaning(listed=_clean_listed, owner=redacted)
         reader = ClusterReader(api, clean, lambda objects: kinds_config_map_of(objects, config), time.monotonic)
         return await reader.read((*SOURCES, *BOUNDED), config.scheduler_name, namespace)
     finally:

@@ -61,6 +61,10 @@ class Unreadable:
     reason: str
     fatal: bool
 
+    def __str__(self) -> str:
+        """As dumps say it: "configs.kai.scheduler (forbidden)"."""
+        return f"{self.resource} ({self.reason})"
+
 
 @dataclass(slots=True)
 class ReadObjects:

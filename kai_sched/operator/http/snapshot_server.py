@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import web
 
 from kai_sched.cluster.client import Api, ApiFailure
-from kai_sched.cluster.cluster_reader import Cleaning, ClusterReader, Manifest, ReadObjects
+from kai_sched.cluster.cluster_reader import Cleaning, ClusterReader, ReadObjects
 from kai_sched.cluster.paths import VERSION, version_path
 from kai_sched.files.dump import DumpMetadata, kinds_config_map_of
 from kai_sched.files.redaction import redacted
@@ -90,11 +90,13 @@ class SnapshotServer:
     async def _archive(self) -> bytes:
         config, time_ns = self._config(), self._wall_ns()
         reader = ClusterReader(
-            self._api, Cleaning(_clean, _clean), lambda objects: kinds_config_map_of(objects, config), time.monotonic
+            self._api,
+            Cleaning(redacted, redacted),
+            lambda objects: kinds_config_map_of(objects, config),
+            time.monotonic,
         )
         found = await reader.read(SOURCES, config.scheduler_name)
-        unreadable = tuple(sorted(f"{each.resource} ({each.reason})" for each in found.unreadable))
-        metadata = DumpMetadata(time_ns, unreadable=unreadable)
+        metadata = DumpMetadata(time_ns, unreadable=tuple(sorted(map(str, found.unreadable))))
         return await asyncio.to_thread(_packed, found, config, metadata, await self._discovery())
 
     async def _discovery(self) -> dict[str, Any]:
@@ -111,10 +113,6 @@ class SnapshotServer:
 def snapshot_address(port: int) -> str:
     """The address that the page has with ``--plugin-server-port``."""
     return f"{HOST}:{port}"
-
-
-def _clean(manifest: Manifest) -> Manifest | None:
-    return redacted(manifest)
 
 
 def _packed(found: ReadObjects, config: Config, metadata: DumpMetadata, discovery: dict[str, Any]) -> bytes:
