@@ -102,12 +102,11 @@ class SnapshotServer:
     async def _discovery(self) -> dict[str, Any]:
         """What the API server serves, of the groups that are read: the original's snapshot tool asks for it."""
         paths = [VERSION, *dict.fromkeys(version_path(source.kind[0]) for source in SOURCES)]
-        found = []
+        found = {}
         for path in paths:
             with suppress(ApiFailure, msgspec.DecodeError):
-                found.append(msgspec.json.decode(await self._api.request("GET", path, needs_right=False)))
-        version, *resources = found or [{}]
-        return {"serverVersion": version, "resources": resources}
+                found[path] = msgspec.json.decode(await self._api.request("GET", path, needs_right=False))
+        return {"serverVersion": found.pop(VERSION, {}), "resources": list(found.values())}
 
 
 def snapshot_address(port: int) -> str:

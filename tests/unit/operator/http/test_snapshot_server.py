@@ -21,9 +21,10 @@ NODE = b'{"metadata":{"name":"n1","managedFields":[]},"status":{"allocatable":{"
 
 @dataclass
 class ShortApi:
-    """An API server with one node. ``failure`` is what every list answers instead."""
+    """An API server with one node. ``failure`` is what every list answers instead, ``version`` what /version does."""
 
     failure: ApiFailure | None = None
+    version: ApiFailure | bytes = b'{"major":"1"}'
     asked: list[str] = field(default_factory=list)
 
     async def list_pages(self, path: str, *_: Any) -> Any:
@@ -33,7 +34,11 @@ class ShortApi:
         yield [NODE] if path == "/api/v1/nodes" else [], "7"
 
     async def request(self, _method: str, path: str, **_: Any) -> bytes:
-        return b'{"major":"1"}' if path == "/version" else b'{"kind":"APIResourceList","groupVersion":"v1"}'
+        if path != "/version":
+            return b'{"kind":"APIResourceList","groupVersion":"v1"}'
+        if isinstance(self.version, ApiFailure):
+            raise self.version
+        return self.version
 
 
 async def get(server: SnapshotServer, path: str = "/get-snapshot") -> tuple[int, str, bytes]:
@@ -62,6 +67,15 @@ async def test_the_archive_has_the_objects_and_the_settings_in_force() -> None:
     assert found["schedulerParams"]["schedulerName"] == "mine"
     assert found["discovery"]["serverVersion"] == {"major": "1"}
     assert found["metadata"]["time"] == "2027-01-15T08:00:00Z"
+
+
+async def test_a_server_that_does_not_tell_its_version_has_none_in_the_archive() -> None:
+    refused = ApiFailure("GET", "/version", 403, "Forbidden", "no")
+    _, _, body = await get(server(ShortApi(version=refused)))
+    with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        found = json.loads(archive.read("snapshot.json"))
+    assert found["discovery"]["serverVersion"] == {}
+    assert {each["kind"] for each in found["discovery"]["resources"]} == {"APIResourceList"}
 
 
 @pytest.mark.parametrize(
