@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kai_sched.answers.overview import overview
@@ -79,10 +79,8 @@ class LivePage:
             newest, made = self._newest, self._made
             if newest is None or (made is not None and not self._is_due(newest, made)):
                 return made
-            resources = {"gpu", "cpu"}
-            lines = {each: self._history.lines(newest.now_ns, each) for each in resources}
             began = self._clock.monotonic()
-            self._made = await asyncio.to_thread(_make, newest, self._title, lines)
+            self._made = await asyncio.to_thread(_make, newest, self._title, self._history.copy())
             ended = self._clock.monotonic()
             self._due_at = ended + max(PERIOD_S, REST * (ended - began))
             return self._made
@@ -98,8 +96,8 @@ class LivePage:
         return newest.number > made.number and self._clock.monotonic() >= self._due_at
 
 
-def _make(newest: _Newest, title: str, lines: Mapping[str, Mapping[str, str]]) -> MadePage:
-    """Runs in a thread: the view and the result of a cycle do not change any more."""
+def _make(newest: _Newest, title: str, history: History) -> MadePage:
+    """Runs in a thread: the view and the result of a cycle do not change any more, and the history is its own."""
     cluster, result, config = newest.cycle.cluster, newest.cycle.result, newest.cycle.config
     found = overview(cluster, result, config, newest.now_ns)
     page = PageInput(
@@ -108,7 +106,7 @@ def _make(newest: _Newest, title: str, lines: Mapping[str, Mapping[str, str]]) -
         as_of=f"as of {minute(newest.now_ns)}",
         title=title,
         notes=[NOTE] if found.waiting else [],
-        history=lines[found.room.resource],
+        history=history.lines(newest.now_ns, found.room.resource),
         is_live=True,
         number=newest.number,
     )

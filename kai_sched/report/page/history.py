@@ -28,6 +28,12 @@ class History:
             return
         self._samples.append((now_ns, {queue.name: queue.allocated for queue in queues}))
 
+    def copy(self) -> History:
+        """These samples, for another thread."""
+        found = History()
+        found._samples.extend(self._samples)
+        return found
+
     def lines(self, now_ns: int, resource: str) -> dict[str, str]:
         """The points of the line of each queue, as SVG has them: 0 at the bottom, the most it held at the top."""
         recent = [(at, held) for at, held in self._samples if now_ns - at <= HOUR_NS]
