@@ -12,9 +12,10 @@ from enum import Enum
 
 import msgspec
 
+from kai_sched.answers.words import minute
 from kai_sched.api import core, names
 from kai_sched.files.items import Item
-from kai_sched.model.times import format_time, parse_time
+from kai_sched.model.times import parse_time
 
 # Fields with the time of something that has happened. Others, such as deadlines, may be in the future.
 _DELETED = b"deletionTimestamp"
@@ -42,7 +43,6 @@ _FIELDS = frozenset(
         names.STALE_ANNOTATION.encode(),
     }
 )
-_MINUTE = len("2026-01-31T12:00")
 _END = b'Z"'  # of a time as API servers write it
 _LENGTH_MAX, _FIELD_MAX = 40, 110  # of a time, and of its field
 _FIELD = re.compile(rb'"([^"]{1,100})"\s*:\s*"$')
@@ -61,7 +61,7 @@ class TimeSource(Enum):
 
     def sentence(self, now_ns: int) -> str:
         """Such as "as of 2026-11-22 12:00 UTC, the newest time in the files"."""
-        return f"as of {format_time(now_ns)[:_MINUTE].replace('T', ' ')} UTC, {self.value}"
+        return f"as of {minute(now_ns)}, {self.value}"
 
 
 class _DeletedMeta(core.Wire):
