@@ -97,7 +97,10 @@ class PlacedRow:
 
 @dataclass(frozen=True, slots=True)
 class PageContent:
-    """The page as its template has it. ``more`` says of a table how many rows are left out, "" for none."""
+    """The page as its template has it.
+
+    Of each table ``titles`` says how many rows there are, and ``more`` how many of them are left out, "" for none.
+    """
 
     given: PageInput
     summary: str
@@ -136,7 +139,11 @@ def page_content(given: PageInput) -> PageContent:
         running=[_placed(each) for each in found.running[:MOST_ROWS]],
         evictions=found.headlines[:MOST_ROWS],
         more={name: _more(len(rows)) for name, rows in tables.items()},
-        titles={"waiting": waiting_text(found), "evictions": evictions_text(found.headlines)},
+        titles={
+            **{name: str(len(rows)) for name, rows in tables.items()},
+            "waiting": waiting_text(found),
+            "evictions": evictions_text(found.headlines),
+        },
         answer=list(explanation_lines(given.answer, None, True)) if given.answer is not None else (),
         hidden=hidden_text(found, True),
         unit="GPUs" if found.room.resource == "gpu" else "CPU cores",
