@@ -60,8 +60,13 @@ def decide(cluster: Cluster, config: Config, now_ns: int) -> Decided:
         _let_stay(session)
         _mend_torn(session.world)
         _bind_what_is_free(session)
-    pods = {task.pod.key: (task.status, task.node) for task in session.world.tasks}
+    pods = {task.pod.key: (task.status, _seen_on(task)) for task in session.world.tasks}
     return Decided(pods, tuple(session.evictions), tuple(placed), session.world)
+
+
+def _seen_on(task: Task) -> str:
+    """The node that users see it on: one that leaves is on the node where it runs, wherever it was to move."""
+    return task.pod.node or task.node if task.status == "Releasing" else task.node
 
 
 def _take_back(world: World) -> None:

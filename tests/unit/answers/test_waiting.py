@@ -138,7 +138,7 @@ def test_room_for_all_pods_is_told_with_why_they_wait_all_the_same(placed: int, 
     reason = reasons.no_fit(facts)
     state = GroupState("ns/g", "q", 50, True, 2, {}, {}, reason)
     assert in_brief(state, reason, 0.0, {}) == told
-    whole = "each pod of the gang would fit by itself" if placed else "there is room since other pods left later"
+    whole = "each pod of the gang would fit by itself" if placed else "later decisions of this cycle made room"
     assert whole in reason.message
 
 
