@@ -14,6 +14,7 @@ from kai_sched.answers.changes import (
     SetQueue,
     unknown,
 )
+from kai_sched.answers.goal import group_pods
 from kai_sched.answers.workload_changes import (
     DEMANDS,
     InClass,
@@ -103,6 +104,8 @@ def _workload_setting(
     if field == "priorityClassName" and value not in cluster.priority_classes:
         raise unknown("priority class", value, cluster.priority_classes, SET)
     change = make(group, value, text)
+    if isinstance(change, PodGpus):
+        _check_gpus(change, text, cluster)
     return Minimum(change.group, change.minimum, sub_group) if isinstance(change, Minimum) else change
 
 
@@ -140,6 +143,14 @@ def _gpus(group: str, value: str, text: str) -> Change:
     if not 0.0 < gpus < _MOST:
         raise FieldError(SET, f"{text!r}: {value!r} is not a number of GPUs above 0")
     return PodGpus(group, gpus)
+
+
+def _check_gpus(change: PodGpus, text: str, cluster: Cluster) -> None:
+    """Raises FieldError for parts of GPUs that no pod of the group can ask for."""
+    pods = group_pods(cluster.pods, cluster.pod_groups, change.group)
+    if not change.gpus.is_integer() and not (change.gpus < 1 and any(pod.shape.share for pod in pods)):
+        only = "a part of a GPU is below 1" if change.gpus > 1 else "its pods ask for whole GPUs"
+        raise FieldError(SET, f"{text!r}: {only}: write a whole number")
 
 
 def _preemptible(group: str, value: str, text: str) -> Change:

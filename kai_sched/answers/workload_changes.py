@@ -23,7 +23,10 @@ DEMANDS = ("nodeSelector", "nodeAffinity", "podAffinity", "podAntiAffinity")
 
 @dataclass(frozen=True, slots=True)
 class PodGpus:
-    """Each pod asks for at most ``gpus`` whole GPUs, or, where it asks for a part of one, for that part."""
+    """Each pod asks for at most ``gpus`` whole GPUs, or, where it asks for a part of one, for that part.
+
+    A part changes no pod that asks for whole GPUs, as these cannot be divided.
+    """
 
     group: str
     gpus: float
@@ -34,7 +37,8 @@ class PodGpus:
     def _less(self, shape: Shape) -> Shape:
         if shape.share is not None:
             return replace(shape, share=_smaller(shape.share, self.gpus))
-        request = tuple((name, min(amount, self.gpus) if name == GPU else amount) for name, amount in shape.request)
+        most = max(1.0, self.gpus)
+        request = tuple((name, min(amount, most) if name == GPU else amount) for name, amount in shape.request)
         return replace(shape, request=request)
 
     @property

@@ -38,6 +38,8 @@ CLUSTER = cluster_of("""
     group tune queue=team.a
     pod twin queue=team.a group=
     group twin queue=team.a
+    group part queue=team.a
+    pod part-0 group=part part=0.5
 """)
 WORKLOADS = workloads_of(CLUSTER)
 GROUPS = ["ns/pg-tune-1", "ns/tune", "ns/twin", bare_pod_group_key("ns/twin")]
@@ -53,7 +55,8 @@ amounts = st.one_of(
     st.builds(SetQueue, queues, st.sampled_from(SHARES), st.sampled_from(("quota", "limit")), st.just(UNLIMITED)),
 )
 of_workloads = st.one_of(
-    st.builds(PodGpus, groups, st.floats(1e-3, 1e4)),
+    st.builds(PodGpus, groups, st.integers(1, 10**4).map(float)),
+    st.builds(PodGpus, st.just("ns/part"), st.floats(1e-3, 1.0)),
     st.builds(PodCount, groups, st.integers(1, 10**6)),
     st.builds(Minimum, groups, st.integers(1, 10**6)),
     st.builds(Minimum, st.just("ns/pg-tune-1"), st.integers(1, 99), st.sampled_from(("head", "gpu.work"))),
@@ -122,6 +125,8 @@ def test_people_write_it_in_units_of_kubernetes(text: str, change: Change) -> No
         ("workload/nothing.gpus=4", "there is no workload 'nothing'"),
         ("workload/raycluster/tune.gpus=0", "'0' is not a number of GPUs above 0"),
         ("workload/raycluster/tune.gpus=x", "'x' is not a number of GPUs above 0"),
+        ("workload/raycluster/tune.gpus=1.5", "tune.gpus=1.5': a part of a GPU is below 1: write a whole number"),
+        ("workload/raycluster/tune.gpus=0.5", "tune.gpus=0.5': its pods ask for whole GPUs: write a whole number"),
         ("workload/raycluster/tune.pods=0", "'0' is not a whole number from 1 on"),
         ("workload/raycluster/tune.pods=1.5", "'1.5' is not a whole number from 1 on"),
         ("workload/raycluster/tune.queue=dep", "there is no leaf queue 'dep'"),

@@ -90,6 +90,18 @@ def test_a_part_of_a_gpu_becomes_a_smaller_part() -> None:
     assert pods(after(PodGpus("ns/g", 0.9)))["g-3"].shape == GANG.pods["ns/g-3"].shape
 
 
+def test_a_part_of_a_gpu_leaves_whole_ones_whole() -> None:
+    mixed = cluster_of("""
+        group g queue=q min=2
+        pod g-0 gpu=1
+        pod g-1 part=0.5
+    """)
+    found = pods(after(PodGpus("ns/g", 0.2), mixed))
+    assert found["g-0"] == mixed.pods["ns/g-0"]
+    assert found["g-1"].shape.share is not None
+    assert found["g-1"].shape.share.portion == 0.2
+
+
 def test_equal_shapes_stay_one_object() -> None:
     found = pods(after(PodGpus("ns/g", 3.0)))
     cluster = changed(GANG, [PodGpus("ns/g", 3.0)]).cluster()
