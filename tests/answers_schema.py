@@ -17,7 +17,8 @@ from msgspec import UNSET
 
 from kai_sched.report.cycle_documents import SimulationDocument
 from kai_sched.report.documents import AnswerDocument, OverviewDocument
-from kai_sched.report.question_documents import DifferenceDocument, ExplanationDocument, FitListDocument
+from kai_sched.report.explanation_documents import ExplanationDocument
+from kai_sched.report.question_documents import DifferenceDocument, FitListDocument
 
 DOCUMENTS = (SimulationDocument, OverviewDocument, ExplanationDocument, FitListDocument, DifferenceDocument)
 SUFFIX = "Document"

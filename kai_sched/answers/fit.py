@@ -16,7 +16,7 @@ from kai_sched.answers.overview import room_of
 from kai_sched.answers.trial import TrialOutcome, Trials
 from kai_sched.answers.waiting import in_brief
 from kai_sched.answers.when import RunTime, When, when_starts
-from kai_sched.answers.words import alike, count, gpus, pattern
+from kai_sched.answers.words import count, gpus, nodes_text
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.plan.effects import Bind
 from kai_sched.plan.reasons import Reason
@@ -80,7 +80,7 @@ class Fit:
             some_pods = f"{self.pods} of its {self.of_pods} pods"
         when = "runs now" if self.at_once else "runs once others have left"
         stays = f"; {gpus(self.left_free)} stay free" if self.left_free else ""
-        return f"{name} {when}: {some_pods}{amount} on {_nodes(self.nodes)}; {self.costs.text}{stays}"
+        return f"{name} {when}: {some_pods}{amount} on {nodes_text(self.nodes)}; {self.costs.text}{stays}"
 
 
 def fit(
@@ -136,10 +136,3 @@ def _fit(trials: Trials, asked: Workload, workloads: Workloads, together: TrialO
 def _free(outcome: TrialOutcome, trials: Trials) -> float:
     """GPUs that are free once all has settled."""
     return room_of(outcome.end, outcome.last, trials.config, "gpu").free
-
-
-def _nodes(nodes: Sequence[tuple[str, int]]) -> str:
-    names = [name for name, _ in nodes]
-    if len(names) > 3 and len({pattern(name) for name in names}) > 1:
-        return f"{names[0]}, {names[1]} and {len(names) - 2} more nodes"
-    return alike(names)

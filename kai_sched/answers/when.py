@@ -47,12 +47,15 @@ class When:
         first.
     now_ns
         The time of the question.
+    never
+        Whether it does not start whoever ends.
     """
 
     not_before_ns: int
     latest_ns: int
     unbounded: tuple[Workload, ...]
     now_ns: int
+    never: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -62,6 +65,8 @@ class When:
     @property
     def text(self) -> str:
         """The answer in a line."""
+        if self.never:
+            return "never, not even once all others have ended"
         parts = []
         if self.not_before_ns == self.latest_ns > self.now_ns:
             return f"at {self._at(self.latest_ns)}"

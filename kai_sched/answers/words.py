@@ -89,6 +89,14 @@ def alike(names: Sequence[str]) -> str:
     return some(names)
 
 
+def nodes_text(nodes: Sequence[tuple[str, int]]) -> str:
+    """The names of nodes that come with numbers of pods, in a few words."""
+    names = [name for name, _ in nodes]
+    if len(names) > 3 and len({pattern(name) for name in names}) > 1:
+        return f"{names[0]}, {names[1]} and {len(names) - 2} more nodes"
+    return alike(names)
+
+
 def some(names: Sequence[str], most: int = _NAMES_MAX) -> str:
     """The first names, and how many more there are."""
     more = len(names) - most

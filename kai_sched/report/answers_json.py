@@ -1,4 +1,4 @@
-"""Answers as documents (``report.documents``, ``report.question_documents``), for JSON, YAML and ``to_dict()``."""
+"""Answers as documents (``report.documents`` and the modules beside it), for JSON, YAML and ``to_dict()``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from kai_sched.model.times import format_time
 from kai_sched.plan.reasons import NoFit, Reason
 from kai_sched.plan.result import QueueState
 from kai_sched.report import documents as d
+from kai_sched.report import explanation_documents as e
 from kai_sched.report import question_documents as q
 from kai_sched.report import reason_documents as r
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from kai_sched.answers.explain.constraints import Constraint
     from kai_sched.answers.explain.explanation import Costs, Explanation
     from kai_sched.answers.explain.suggestion import NothingHelps, Suggestion
+    from kai_sched.answers.explain.workload_state import WorkloadState
     from kai_sched.answers.fit import Fit
     from kai_sched.answers.when import When
 
@@ -44,29 +46,43 @@ def overview_document(found: Overview) -> d.OverviewDocument:
     )
 
 
-def explanation_document(found: Explanation) -> q.ExplanationDocument:
+def explanation_document(found: Explanation) -> e.ExplanationDocument:
     """Why a workload waits."""
     before = [_workload(each) for each in found.earlier]
-    return q.ExplanationDocument(
+    return e.ExplanationDocument(
         workload=_workload(found.workload),
         queue=found.queue,
         priority_class=found.priority_class,
         priority=found.priority,
         preemptible=found.preemptible,
+        state=_state(found.state),
         waiting_seconds=found.waits_s,
         pods_with_node=found.running,
         needs=[
-            q.NeedsDocument(pods=each.pods, together=each.together, gpus=each.gpus, request=_request(each.request))
+            e.NeedsDocument(pods=each.pods, together=each.together, gpus=each.gpus, request=_request(each.request))
             for each in found.needs
         ],
         starts=found.starts,
         reason=reason_document(found.reason) if found.reason else None,
-        line=q.LineDocument(place=len(before) + 1, of=found.waiting, after=before),
+        line=e.LineDocument(place=len(before) + 1 if found.needs else 0, of=found.waiting, after=before),
         when=_when(found.when) if found.when else None,
         constraints=[_constraint(each) for each in found.constraints],
-        holders=[q.HolderDocument(queue=name, gpus=held, over_quota=over) for name, held, over in found.holders],
+        holders=[e.HolderDocument(queue=name, gpus=held, over_quota=over) for name, held, over in found.holders],
         suggestions=[_suggestion(each, costs) for each, costs in found.suggestions],
         no_help=[_nothing(each) for each in found.nothing],
+    )
+
+
+def _state(found: WorkloadState) -> e.StateDocument:
+    return e.StateDocument(
+        name=found.name,
+        text=found.text,
+        pods=found.pods,
+        pods_failed=found.failed,
+        nodes=dict(found.nodes),
+        gpus=found.gpus,
+        up_seconds=found.up_s,
+        pods_evicted=sum(pods for _, pods in found.evicted),
     )
 
 
@@ -250,21 +266,22 @@ def _request(request: Sequence[tuple[str, float]]) -> dict[str, float]:
     return {name: in_units(name, amount) for name, amount in request}
 
 
-def _when(found: When) -> q.WhenDocument:
-    return q.WhenDocument(
+def _when(found: When) -> e.WhenDocument:
+    return e.WhenDocument(
         text=found.text,
         not_before=format_time(found.not_before_ns) if found.not_before_ns else None,
         latest=format_time(found.latest_ns) if found.latest_ns else None,
         unbounded=[_workload(each) for each in found.unbounded],
+        never=found.never,
     )
 
 
-def _constraint(found: Constraint) -> q.ConstraintDocument:
-    return q.ConstraintDocument(kind=found.kind, text=found.text, necessary=found.necessary)
+def _constraint(found: Constraint) -> e.ConstraintDocument:
+    return e.ConstraintDocument(kind=found.kind, text=found.text, necessary=found.necessary)
 
 
-def _suggestion(found: Suggestion, costs: Costs) -> q.SuggestionDocument:
-    return q.SuggestionDocument(
+def _suggestion(found: Suggestion, costs: Costs) -> e.SuggestionDocument:
+    return e.SuggestionDocument(
         kind=found.kind,
         role=found.role,
         text=found.text,
@@ -276,13 +293,13 @@ def _suggestion(found: Suggestion, costs: Costs) -> q.SuggestionDocument:
     )
 
 
-def _costs(costs: Costs) -> q.CostsDocument:
+def _costs(costs: Costs) -> e.CostsDocument:
     victims, late = [_victim(each) for each in costs.victims], [_workload(each) for each in costs.late]
-    return q.CostsDocument(text=costs.text, victims=victims, late=late)
+    return e.CostsDocument(text=costs.text, victims=victims, late=late)
 
 
-def _nothing(found: NothingHelps) -> q.NoHelpDocument:
-    return q.NoHelpDocument(kind=found.kind, role=found.role, bound=found.bound)
+def _nothing(found: NothingHelps) -> e.NoHelpDocument:
+    return e.NoHelpDocument(kind=found.kind, role=found.role, bound=found.bound)
 
 
 def _fit(found: Fit) -> q.FitDocument:

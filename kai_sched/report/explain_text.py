@@ -20,6 +20,10 @@ def explanation_lines(answer: Explanation, width: int | None, wide: bool) -> Ite
 
 def _lines(answer: Explanation, width: int | None, wide: bool) -> Iterator[Line]:
     yield from _head(answer, wide)
+    if answer.state.text:
+        yield []
+        yield [(plain(answer.state.text), "bold")]
+        return
     if answer.starts:
         yield []
         yield [("It starts without any change", "bold green"), (f": {plain(answer.after.text)}.", "")]
@@ -42,7 +46,7 @@ def _head(answer: Explanation, wide: bool) -> Iterator[Line]:
         yield [(f"PodGroup  {plain(work.group)}", "dim")]
     if answer.needs:
         yield [(f"needs   {plain(answer.needs_text)}", "")]
-    if answer.running:
+    if answer.running and answer.needs:
         yield [(f"has     {count(answer.running, 'pod')} with a node", "")]
 
 

@@ -15,7 +15,7 @@ G = 1e9
 UNITS = {"cpu": 1000.0, "mem": G, "gpu": 1.0, "pods": 1.0}
 NODE_DEFAULTS = {"cpu": 2e7, "mem": 1000 * G, "pods": 110.0}
 POD_DEFAULTS = {"cpu": 1000.0, "mem": G, "pods": 1.0}
-PHASES = {"Pending": 0, "Bound": 0, "Gated": 0, "Leaving": 0, "Succeeded": 2, "Unknown": 4}
+PHASES = {"Pending": 0, "Bound": 0, "Gated": 0, "Leaving": 0, "Succeeded": 2, "Failed": 3, "Unknown": 4}
 Words = Mapping[str, str]
 
 

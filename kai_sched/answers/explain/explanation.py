@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kai_sched.answers.changes import Remove, SetQueue
 from kai_sched.answers.explain.constraints import Constraint, blocking
@@ -12,7 +12,8 @@ from kai_sched.answers.explain.queue_changes import queue_findings
 from kai_sched.answers.explain.search import TrialSearch, Tried
 from kai_sched.answers.explain.suggestion import Finding, NothingHelps, Suggestion
 from kai_sched.answers.explain.user_changes import user_findings
-from kai_sched.answers.explain.waiting import waiting_findings
+from kai_sched.answers.explain.waiting import may_start, waiting_findings
+from kai_sched.answers.explain.workload_state import WorkloadState, workload_state
 from kai_sched.answers.goal import group_pods, holding, pod_gpus
 from kai_sched.answers.headlines import Victim, paid_text, victims_of
 from kai_sched.answers.trial import Trials
@@ -64,6 +65,8 @@ class Explanation:
     ----------
     queue, priority_class, priority, preemptible
         Of its group.
+    state
+        What it does now. All that follows but ``running`` is empty unless it waits.
     waits_s
         Seconds since its oldest pod that waits was created.
     running
@@ -71,7 +74,7 @@ class Explanation:
     needs
         What its pods ask for.
     starts
-        Whether it starts without any change; ``after`` says who is evicted for it.
+        Whether it waits and starts without any change; ``after`` says who is evicted for it.
     reason
         What the cycle says; None where no pod waits.
     earlier
@@ -93,6 +96,7 @@ class Explanation:
     priority_class: str
     priority: int
     preemptible: bool
+    state: WorkloadState
     waits_s: float
     running: int
     needs: tuple[Needs, ...]
@@ -125,14 +129,16 @@ def explain(
     cluster = trials.cluster
     pods = group_pods(cluster.pods, cluster.pod_groups, workload.group)
     state = search.base.first.groups.get(workload.group)
-    starts = search.starts(())
+    group = cluster.pod_groups.get(workload.group)
+    lost = [each for each in search.base.evicted if each.group == workload.group]
+    doing = workload_state(pods, group, lost, workloads, trials.now_ns)
+    starts = doing.name == "waits" and search.starts(())
     found: list[Finding] = []
     constraints: list[Constraint] = []
-    if not starts and any(waits(pod) for pod in pods):
+    if doing.name == "waits" and not starts:
         found = list(_findings(search, workloads))
         constraints = blocking(search, _raised_queues(found))
     suggested = [(each, costs_of(search, each, workloads)) for each in found if isinstance(each, Suggestion)]
-    group = cluster.pod_groups.get(workload.group)
     waiting = [pod for pod in pods if waits(pod)]
     created = min((pod.created_ns for pod in waiting if pod.created_ns), default=0)
     earlier, line = _line(search, workloads)
@@ -143,6 +149,7 @@ def explain(
         priority_class=(group.priority_class if group else pods[0].priority_class if pods else ""),
         priority=priority,
         preemptible=preemptible,
+        state=doing,
         waits_s=since(created, trials.now_ns),
         running=holding(pods),
         needs=tuple(_needs(waiting, state)),
@@ -183,7 +190,10 @@ def _when(
     ends = [each for each in found if isinstance(each, Suggestion) and each.kind == "end"]
     groups = [change.group for each in ends for change in each.changes if isinstance(change, Remove)]
     enough = tuple(workloads.of(group) for group in groups)
-    return when_starts(search.trials, search.goal, run_times, enough, workloads)
+    when = when_starts(search.trials, search.goal, run_times, enough, workloads)
+    if not enough and not when.is_known and not may_start(search, workloads):
+        return replace(when, never=True, unbounded=())
+    return when
 
 
 def _reason(search: TrialSearch, state: GroupState | None) -> Reason | None:

@@ -147,7 +147,8 @@ def _raised(search: TrialSearch, field: str, levels: Sequence[_Level]) -> Findin
             return Suggestion(field, OWNER, text, unit, _changes(least), exact)
     if field == "weight":
         return NothingHelps(field, OWNER, f"a larger weight (up to {WEIGHT_MAX})")
-    top = ", ".join(f"{level.queue} {show_amount(level.share, level.raised(level.steps))}" for level in main)
+    tops = (f"{level.queue} {show_amount(level.share, level.raised(level.steps))}" for level in main)
+    top = ", ".join(dict.fromkeys(tops))  # a quota and a limit of one queue are raised to the same
     return NothingHelps(field, OWNER, f"a higher {field} (up to all that is asked for: {top})")
 
 

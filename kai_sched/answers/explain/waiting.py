@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kai_sched.answers.changes import Remove
 from kai_sched.answers.explain.search import TrialSearch
 from kai_sched.answers.explain.suggestion import WAITING, Finding, NothingHelps, Suggestion
-from kai_sched.answers.goal import pod_gpus
+from kai_sched.answers.goal import group_pods, pod_gpus
 from kai_sched.answers.workloads import Workloads
 from kai_sched.plan.result import GroupState
 
@@ -41,3 +41,16 @@ def waiting_findings(search: TrialSearch, workloads: Workloads) -> Iterator[Find
     if not enough:
         what = f"the {len(looked)} largest of {len(groups)}" if len(looked) < len(groups) else f"{len(groups)}"
         yield NothingHelps("end", WAITING, f"the end of one running workload ({what} tried)")
+
+
+def may_start(search: TrialSearch, workloads: Workloads) -> bool:
+    """Whether some ends may start the group: of all that run, or of all others, those that wait included.
+
+    A group that asks for pods beside it may need some to end and others to stay, which is not tried.
+    """
+    cluster = search.trials.cluster
+    if any(pod.shape.affinity for pod in group_pods(cluster.pods, cluster.pod_groups, search.group)):
+        return True
+    running = tuple(Remove(group.key) for group in running_groups(search))
+    others = tuple(Remove(key) for key in workloads.by_group if key != search.group)
+    return search.starts(running) or search.starts(others)

@@ -62,6 +62,11 @@ def test_one_that_starts() -> None:
     assert drawn(found, None)[-1] == "It starts without any change: evicts nobody."
 
 
+def test_one_that_does_not_wait() -> None:
+    lines = drawn(explanation("node n gpu=8\npod g-0..1 gpu=4 on=n"), None)
+    assert lines == ["ns/g  PodGroup, queue q, priority 50", "", "It runs: 2 pods, 8 GPUs, on n, up 16h 39m."]
+
+
 def test_where_nothing_helps() -> None:
     lines = drawn(explanation("node n gpu=8\npod g-0 gpu=1 configmaps=none"), None)
     assert "Nothing that was tried starts it" in lines

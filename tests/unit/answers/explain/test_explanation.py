@@ -57,6 +57,68 @@ def test_a_group_of_which_nothing_waits_is_explained_all_the_same() -> None:
     assert (found.running, found.needs, found.suggestions, found.reason) == (1, (), (), None)
 
 
+@pytest.mark.parametrize(
+    ("pods", "name", "text"),
+    [
+        ("pod g-0..1 gpu=4 on=n", "runs", "It runs: 2 pods, 8 GPUs, on n, up 40m."),
+        ("pod g-0 cpu=1 on=n", "runs", "It runs: 1 pod on n, up 40m."),
+        ("pod g-0..1 gpu=4 on=n\npod g-2 status=Failed on=n", "runs", "It runs: 2 pods, 8 GPUs, on n, up 40m."),
+        ("pod g-0 gpu=4 on=n\npod g-1 gpu=8", "waits", ""),
+        ("pod g-0 gpu=4 on=n status=Releasing", "leaves", "It is being deleted."),
+        ("pod g-0..2 on=n status=Succeeded", "finished", "It has finished: 3 pods."),
+        (
+            "pod g-0 on=n status=Succeeded\npod g-1 on=n status=Failed",
+            "finished",
+            "It has finished: 2 pods, of which 1 failed.",
+        ),
+        ("", "empty", "It has no pods: what makes them has not made any, or they are gone."),
+    ],
+)
+def test_what_it_does_if_it_does_not_wait(pods: str, name: str, text: str) -> None:
+    aged = "\n".join(f"{line} age=40" if line else "" for line in pods.split("\n"))
+    found = explanation(f"node n gpu=8\nqueue q gpu=8\ngroup g queue=q\n{aged}")
+    assert (found.state.name, found.state.text) == (name, text)
+    if name != "waits":
+        assert (found.starts, found.needs, found.suggestions, found.when) == (False, (), (), None)
+
+
+def test_one_that_runs_and_is_evicted_says_for_whom() -> None:
+    found = explanation("""
+        node n gpu=8
+        queue rich gpu=0
+        queue poor gpu=8
+        group g queue=rich
+        pod g-0 gpu=8 on=n
+        group urgent owner=Job/urgent queue=poor
+        pod urgent-0 gpu=8
+    """)
+    assert found.state.text.endswith(" The next cycles evict 1 pod of it for urgent.")
+
+
+@pytest.mark.parametrize(
+    ("pods", "never"),
+    [
+        ("pod g-0..1 gpu=4", False),  # there is room once both have ended
+        ("pod g-0 gpu=16", True),
+        ("pod g-0 gpu=1 selector=zone:x", True),
+    ],
+)
+def test_it_never_starts_where_all_ends_together_are_not_enough(pods: str, never: bool) -> None:
+    found = explanation(f"""
+        node n gpu=8
+        queue q gpu=8
+        group one owner=Job/one queue=q
+        pod one-0 gpu=4 on=n
+        group two owner=Job/two queue=q
+        pod two-0 gpu=4 on=n
+        group g queue=q min=2
+        {pods}
+    """)
+    assert found.when is not None
+    assert found.when.never == never
+    assert found.when.text.startswith("never" if never else "unknown, since no deadline is set on one, two")
+
+
 def test_others_that_would_have_started_are_told_as_late() -> None:
     """With a limit of 8 instead of 4 it takes the room of the younger one."""
     found = explanation("""
