@@ -7,7 +7,7 @@ This module imports the solver, so it is imported once the input is read and it 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kai_sched import library
@@ -19,11 +19,13 @@ from kai_sched.answers.overview import overview
 from kai_sched.answers.trial import Trials
 from kai_sched.answers.what_if import read_new_nodes, read_setting
 from kai_sched.answers.when import RunTime, deadline_run_times
-from kai_sched.answers.words import minute
+from kai_sched.answers.words import minute, some
 from kai_sched.answers.workloads import Workload, Workloads, workloads_of
-from kai_sched.cli.inputs import BAD_INPUT, HTML, ChangeOptions, Input, InputOptions, print_error
+from kai_sched.cli.inputs import BAD_INPUT, HTML, ChangeOptions, Input, InputOptions, print_error, print_problems
 from kai_sched.files.load import SimulationCase, load
 from kai_sched.model.field_errors import FieldError
+from kai_sched.model.problems import Problem
+from kai_sched.model.read.kinds import NAMESPACED
 from kai_sched.model.times import parse_duration
 from kai_sched.report import answers_json
 from kai_sched.report.console import width_of_terminal, write_lines
@@ -157,6 +159,9 @@ def run_fit(found: Input, options: InputOptions, workloads: Sequence[str], outpu
     except FieldError as error:
         print_error(error)
         return BAD_INPUT
+    if added := _added(workloads, opened):
+        text = f"adds {some(added)} to the cluster, and the answer is for the cluster with that"
+        print_problems([Problem("", "", "WORKLOAD", text)])
     answers = fit(opened.trials, asked, opened.workloads, run_times)
     if output in ("json", "yaml"):
         _print_data(answers_json.fit_document(answers), output)
@@ -172,13 +177,27 @@ def run_fit(found: Input, options: InputOptions, workloads: Sequence[str], outpu
     return EXIT_STATUS[worst]
 
 
-def _workloads_in(paths: Sequence[str], opened: Opened) -> list[Workload]:
-    """The workloads whose pods come from these files or folders."""
+def _objects_in(paths: Sequence[str], opened: Opened) -> Iterator[tuple[str, str]]:
+    """(kind, key) of the objects in these files or folders."""
     folders = tuple(path.rstrip("/") + "/" for path in paths)
-    found: dict[str, Workload] = {}
     for subject, position in opened.case.sources.items():
         kind, _, key = subject.partition(" ")
-        if kind == "Pod" and (position.path in paths or position.path.startswith(folders)):
+        if position.path in paths or position.path.startswith(folders):
+            yield kind, key
+
+
+def _added(paths: Sequence[str], opened: Opened) -> list[str]:
+    """The objects in these files that are a part of the cluster, as nodes and queues are; the workload's namespace is
+    not."""
+    usual = NAMESPACED | {"Namespace"}
+    return [f"{kind} {key}" for kind, key in _objects_in(paths, opened) if kind not in usual]
+
+
+def _workloads_in(paths: Sequence[str], opened: Opened) -> list[Workload]:
+    """The workloads whose pods come from these files or folders."""
+    found: dict[str, Workload] = {}
+    for kind, key in _objects_in(paths, opened):
+        if kind == "Pod":
             group = opened.workloads.pods.get(key, "")
             pod = opened.trials.cluster.pods.get(key)
             if group and pod is not None and pod.scheduler == opened.case.config.scheduler_name:

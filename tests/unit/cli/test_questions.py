@@ -167,6 +167,13 @@ class TestFit:
         done = ask("fit", f"{tmp_path}/{spelt}", "--on", base)
         assert (done.exit_code, done.stdout.startswith("ml/one (Job, queue poor) runs now")) == (0, True), done.stderr
 
+    def test_what_the_files_add_to_the_cluster_is_told(self, tmp_path: Path, base: str) -> None:
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}}
+        path = write(tmp_path / "own.json", [node("own", 64), queue("own", "", 64, -1), namespace, job("big", 64)])
+        done = ask("fit", path, "--on", base)
+        assert "WORKLOAD: adds Node own, Queue own to the cluster, and the answer is for" in done.stderr
+        assert "adds" not in ask("fit", write(tmp_path / "one.json", [namespace, job("one", 4)]), "--on", base).stderr
+
     def test_from_standard_input(self, base: str) -> None:
         done = ask("fit", "-", "--on", base, "--exit-code", stdin=yaml.safe_dump(job("one", 4)))
         assert (done.exit_code, done.stdout.startswith("ml/one (Job, queue poor) runs now")) == (0, True), done.stderr
