@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -11,18 +11,25 @@ from kai_sched.answers.changes import unknown
 from kai_sched.answers.overview import Overview, PlacedWorkload, RunningWorkload
 from kai_sched.answers.waiting import Waiting
 from kai_sched.answers.workloads import workloads_of
+from kai_sched.model.constraints import Requirement
 from kai_sched.model.field_errors import FieldError
 from kai_sched.model.queue_tree import path_to_root
+from kai_sched.model.selectors import holds
 from kai_sched.model.store import Cluster
 
-_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9./_-]*")
+# One requirement of a label selector as kubectl reads it: key, !key, key=value, key!=value, key in (a, b).
+_REQUIREMENT = re.compile(
+    r"\s*(?P<no>!)?\s*(?P<key>[A-Za-z0-9][A-Za-z0-9./_-]*)\s*"
+    r"(?:(?P<equals>==?|!=)\s*(?P<value>[A-Za-z0-9._-]*)|(?P<word>in|notin)\s*\((?P<values>[A-Za-z0-9._,\s-]*)\))?\s*"
+)
 SORTS = ("age", "name", "queue", "gpus")
 Row = TypeVar("Row", Waiting, PlacedWorkload, RunningWorkload)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which workloads are wanted; "" for all. ``labels`` is "key=value,key" on the labels of PodGroups or pods."""
+    """Which workloads are wanted; "" for all. ``labels`` is a label selector, as kubectl has it, on the labels of
+    PodGroups and pods: what it asks for is on one of them, and what it excludes on none."""
 
     namespace: str = ""
     queue: str = ""
@@ -32,9 +39,12 @@ class Selection:
 
 
 def selected(found: Overview, wanted: Selection, cluster: Cluster) -> Overview:
-    """The part of the overview that is wanted. Raises FieldError for a queue that does not exist."""
+    """The part of the overview that is wanted. Raises FieldError for a queue or namespace that does not exist."""
     if wanted.queue and wanted.queue not in cluster.queues:
         raise unknown("queue", wanted.queue, cluster.queues, "--queue")
+    there = {each.namespace for each in workloads_of(cluster).by_group.values()} | cluster.namespaces.keys()
+    if wanted.namespace and wanted.namespace not in there:
+        raise unknown("namespace", wanted.namespace, there, "--namespace")
     matches = _labels(wanted.labels, cluster)
 
     def is_wanted(namespace: str, queue: str, group: str) -> bool:
@@ -86,10 +96,10 @@ def _name(row: Waiting | PlacedWorkload | RunningWorkload) -> tuple[str, str]:
 
 
 def _labels(text: str, cluster: Cluster) -> Callable[[str], bool]:
-    """Whether a group, by its key, or one of its pods has the labels. Raises FieldError."""
+    """Whether a group, by its key, meets the label selector. Raises FieldError."""
     if not text:
         return lambda _: True
-    wanted = [_requirement(part) for part in text.split(",")]
+    wanted = _requirements(text)
     pods: dict[str, list[str]] = {}
     for key, group in workloads_of(cluster).pods.items():
         pods.setdefault(group, []).append(key)
@@ -98,21 +108,37 @@ def _labels(text: str, cluster: Cluster) -> Callable[[str], bool]:
         known = cluster.pod_groups.get(group)
         labels = [known.labels] if known is not None else []
         labels += [cluster.pods[key].labels for key in pods.get(group, ())]
-        return any(all(_has(each, key, value) for key, value in wanted) for each in labels)
+        return all((any if each.op in ("In", "Exists") else all)(holds(each, one) for one in labels) for each in wanted)
 
     return matches
 
 
-def _requirement(part: str) -> tuple[str, str | None]:
-    key, equals, value = part.partition("=")
-    if not _LABEL.fullmatch(key.strip()):
-        raise FieldError("--selector", f"{part!r} is no label: write key=value, or key")
-    return key.strip(), value.lstrip("=").strip() if equals else None
+def _requirements(text: str) -> list[Requirement]:
+    """The requirements of a label selector. Raises FieldError."""
+    found: list[Requirement] = []
+    rest: str | None = text
+    while rest is not None:
+        match = _REQUIREMENT.match(rest)
+        end = match.end() if match else 0
+        if (
+            match is None
+            or rest[end : end + 1] not in ("", ",")
+            or (match["no"] and (match["equals"] or match["word"]))
+        ):
+            text = "write key=value, key!=value, key in (a, b), key or !key, with commas between them"
+            raise FieldError("--selector", f"{rest!r} is no label selector: {text}")
+        found.append(_requirement(match))
+        rest = rest[end + 1 :] if rest[end:] else None
+    return found
 
 
-def _has(labels: Mapping[str, str], key: str, value: str | None) -> bool:
-    found = labels.get(key)
-    return found is not None if value is None else found == value
+def _requirement(match: re.Match[str]) -> Requirement:
+    if match["equals"]:
+        return Requirement(match["key"], "NotIn" if match["equals"] == "!=" else "In", (match["value"],))
+    if match["word"]:
+        values = tuple(each.strip() for each in match["values"].split(","))
+        return Requirement(match["key"], "NotIn" if match["word"] == "notin" else "In", values)
+    return Requirement(match["key"], "DoesNotExist" if match["no"] else "Exists")
 
 
 def names(rows: Iterable[Waiting | PlacedWorkload | RunningWorkload]) -> Iterable[str]:

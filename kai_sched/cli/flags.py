@@ -262,7 +262,13 @@ OfQueue = Annotated[
     ),
 ]
 WithLabels = Annotated[
-    str, typer.Option("--selector", "-l", metavar="LABELS", help="Only workloads with these labels: key=value,key.")
+    str,
+    typer.Option(
+        "--selector",
+        "-l",
+        metavar="LABELS",
+        help="Only workloads with these labels: key=value,key!=value,key in (a, b),key,!key.",
+    ),
 ]
 Sort = Annotated[
     str, typer.Option("--sort", parser=one_of(*SORTS), metavar="|".join(SORTS), help="How to sort workloads.")

@@ -61,7 +61,7 @@ def test_without_a_wish_all_is_shown_the_oldest_first() -> None:
     ("wanted", "rows"),
     [
         ({"namespace": "z"}, {"waiting": ["z/big"], "evicted": ["pays"]}),
-        ({"namespace": "none"}, {}),
+        ({"namespace": "z", "queue": "dep"}, {}),
         ({"queue": "team-a"}, {"waiting": ["ns/old", "ns/bare"]}),
         ({"queue": "dep"}, {**EVERYTHING, "waiting": ["ns/old", "ns/bare"]}),
         ({"queue": "other"}, {"waiting": ["z/big"], "evicted": ["pays"]}),
@@ -71,6 +71,12 @@ def test_without_a_wish_all_is_shown_the_oldest_first() -> None:
         ({"labels": "tier"}, {"running": ["ns/runs"]}),
         ({"labels": "role=head"}, {"running": ["ns/runs"]}),
         ({"labels": "app=db,tier"}, {}),
+        ({"labels": "app notin (db, x),tier in (1,2)"}, {"running": ["ns/runs"]}),
+        (
+            {"labels": "!tier,app!=db"},
+            {"waiting": ["ns/old", "ns/bare"], "placed": ["ns/gets"], "evicted": ["pays"]},
+        ),
+        ({"labels": "role!=head,app = web"}, {"waiting": ["ns/old", "ns/bare"]}),
         ({"labels": "app", "pending": True, "queue": "team-a", "namespace": "ns"}, {"waiting": ["ns/old", "ns/bare"]}),
     ],
 )
@@ -110,11 +116,13 @@ def test_of_a_queue_the_queues_below_it_are_shown_and_of_what_waits_none() -> No
     ("wanted", "told"),
     [
         ({"queue": "team-c"}, "--queue: there is no queue 'team-c': did you mean 'team-b'?"),
-        ({"labels": "=web"}, "--selector: '=web' is no label: write key=value, or key"),
-        ({"labels": "app!=web"}, "--selector: 'app!=web' is no label: write key=value, or key"),
-        ({"labels": "!app"}, "--selector: '!app' is no label: write key=value, or key"),
-        ({"labels": "app in (web)"}, "--selector: 'app in (web)' is no label: write key=value, or key"),
-        ({"labels": "app=web,"}, "--selector: '' is no label: write key=value, or key"),
+        ({"namespace": "nz"}, "--namespace: there is no namespace 'nz'"),
+        ({"labels": "=web"}, "--selector: '=web' is no label selector: write key=value, key!=value, key in (a, b)"),
+        ({"labels": "app=web,"}, "--selector: '' is no label selector"),
+        ({"labels": "app===web"}, "--selector: 'app===web' is no label selector"),
+        ({"labels": "tier,app web"}, "--selector: 'app web' is no label selector"),
+        ({"labels": "!app=web"}, "--selector: '!app=web' is no label selector"),
+        ({"labels": "app in web"}, "--selector: 'app in web' is no label selector"),
     ],
 )
 def test_what_cannot_be_wanted_is_told(wanted: dict[str, str], told: str) -> None:

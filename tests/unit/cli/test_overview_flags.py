@@ -123,7 +123,7 @@ def test_names_are_those_that_wait_or_start_and_with_all_those_that_run(cluster:
     [
         (["--pending"], WAITING),
         (["-n", "ml-nlp"], [WAITING[1]]),
-        (["--namespace", "none"], []),
+        (["-n", "ml-speech", "-q", "ads"], []),
         (["-q", "speech"], [WAITING[3]]),
         (["--queue", "research"], WAITING[1:4]),
         (["-l", f"app={LONGEST}"], [WAITING[1]]),
@@ -212,7 +212,8 @@ def test_data_has_a_version_and_a_summary(cluster: str) -> None:
     ("options", "told"),
     [
         (["-q", "visoin"], "error: --queue: there is no queue 'visoin': did you mean 'vision'?"),
-        (["-l", "app!=x"], "error: --selector: 'app!=x' is no label: write key=value, or key"),
+        (["-n", "ml-nlpp"], "error: --namespace: there is no namespace 'ml-nlpp': did you mean 'ml-nlp'?"),
+        (["-l", "app===x"], "error: --selector: 'app===x' is no label selector: write key=value, key!=value"),
         (["--set", "queue/nlp.gpus=8"], "error: --set: 'queue/nlp.gpus=8' is no setting of a queue"),
         (["--add-nodes", "two"], "error: --add-nodes: 'two' is no number of nodes: write it as 2:like=NODE"),
         (["--drain", "ip"], "error: --drain: there is no node 'ip'"),
