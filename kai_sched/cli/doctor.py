@@ -73,7 +73,7 @@ async def _ask_cluster(kubeconfig: str | None, context: str | None, namespace: s
     try:
         api = await Api.connect(kubeconfig, context, CONNECTIONS)
     except LoginFailure as failure:
-        return [Finding(gravity, "no cluster", str(failure), remedy)]
+        return [Finding(gravity, "no cluster", str(failure))]  # the text ends with the remedy
     try:
         return await check_cluster(api, namespace, datetime.now(UTC))
     except ApiFailure as failure:

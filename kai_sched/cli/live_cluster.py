@@ -90,7 +90,7 @@ def read_cluster(
     try:
         found = asyncio.run(_read(login, namespace, config))
     except LoginFailure as failure:
-        problems.append(Problem("", "", "", _no_login(str(failure)), fatal=True))
+        problems.append(Problem("", "", "", str(failure), fatal=True))
     except ApiFailure as failure:
         problems.append(Problem(name, "", "", _unusable(failure, login, chosen), fatal=True))
     problems += [Problem(name, "", "", each.message, each.fatal) for each in found.unreadable]
@@ -124,11 +124,6 @@ async def _read(login: Login, namespace: str, config: Config) -> ReadObjects:
         return await reader.read((*SOURCES, *BOUNDED), config.scheduler_name, namespace)
     finally:
         await api.close()
-
-
-def _no_login(text: str) -> str:
-    remedy = "correct it, or name another with --kubeconfig or --context"
-    return text if "--kubeconfig" in text else f"{text}: {remedy}"
 
 
 def _unusable(failure: ApiFailure, login: Login, context: str) -> str:

@@ -281,7 +281,8 @@ class Api:
         try:
             fresh = await asyncio.wait_for(self._login.load(), RENEW_TIMEOUT_S)
         except TimeoutError as late:
-            raise LoginFailure(f"no login within {RENEW_TIMEOUT_S:.0f} s") from late
+            problem = f"no login within {RENEW_TIMEOUT_S:.0f} s"
+            raise LoginFailure(f"{problem}: check the exec plugin of the kubeconfig") from late
         finally:
             self._loaded_at = self._renewed_at = self._clock()
         changed = fresh != self._credentials

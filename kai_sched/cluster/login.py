@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import getproxies, proxy_bypass
 
 from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.config import list_kube_config_contexts, load_kube_config
+from kubernetes_asyncio.config import load_kube_config_from_dict
 from kubernetes_asyncio.config.incluster_config import (
     SERVICE_CERT_FILENAME,
     SERVICE_TOKEN_FILENAME,
@@ -17,11 +16,14 @@ from kubernetes_asyncio.config.incluster_config import (
 )
 from yarl import URL
 
+from kai_sched.cluster.kubeconfig import OTHER_CONTEXT, KubeconfigError, default_kubeconfig, read_kubeconfig
+from kai_sched.model.problems import printable
+
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 class LoginFailure(Exception):
-    """No usable kubeconfig or service account; the text says which one was tried and what is wrong."""
+    """No usable kubeconfig or service account; the text says what was tried, what is wrong and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class Credentials:
                 context.load_cert_chain(self.certificate_path, self.private_key_path)
         except OSError as wrong:
             files = ", ".join(path for path in (self.ca_path, self.certificate_path, self.private_key_path) if path)
-            raise LoginFailure(f"cannot use the certificates {files}: {wrong}") from wrong
+            raise LoginFailure(f"cannot use the certificates {files}: {wrong}: correct these files") from wrong
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # many clusters' own authorities lack optional extensions
         if self.insecure:
             context.check_hostname = False
@@ -66,7 +68,7 @@ class Login:
 
     def __init__(self, kubeconfig: str | None = None, context: str | None = None, server: str | None = None) -> None:
         """Use ``context`` instead of the current context of the kubeconfig, and ``server`` instead of its server."""
-        self._kubeconfig = kubeconfig or _default_kubeconfig()
+        self._kubeconfig = kubeconfig or default_kubeconfig()
         self._context = context
         self._server = server
 
@@ -82,33 +84,40 @@ class Login:
 
     def current_context(self) -> str:
         """The context that the kubeconfig names; empty without one, also where it cannot be read: ``load`` says why."""
-        if self._kubeconfig is None or not _exists(self._kubeconfig):
+        if self._kubeconfig is None:
             return ""
         try:
-            _, current = list_kube_config_contexts(self._kubeconfig)
-        except Exception:  # as in ``load``
+            return str(read_kubeconfig(self._kubeconfig).current_context or "")
+        except KubeconfigError:
             return ""
-        return str(current["name"]) if current else ""
 
     async def load(self) -> Credentials:
         """Read all files again and run the exec plugin, if there is one. Raises LoginFailure."""
+        return await self._from_kubeconfig(self._kubeconfig) if self._kubeconfig else self._from_service_account()
+
+    async def _from_kubeconfig(self, kubeconfig: str) -> Credentials:
         configuration = Configuration()
-        source = self._kubeconfig or "the service account of the pod"
         try:
-            if self._kubeconfig is None:
-                InClusterConfigLoader(SERVICE_TOKEN_FILENAME, SERVICE_CERT_FILENAME, False).load_and_set(configuration)
-            elif not _exists(self._kubeconfig):
-                raise LoginFailure(f"kubeconfig {self._kubeconfig}: no such file")
-            else:
-                await load_kube_config(
-                    self._kubeconfig, self._context, client_configuration=configuration, persist_config=False
-                )
+            entries = read_kubeconfig(kubeconfig).of_context(self._context)
+        except KubeconfigError as wrong:
+            raise LoginFailure(str(wrong)) from wrong
+        try:
+            await load_kube_config_from_dict(entries, client_configuration=configuration)
             return self._credentials(configuration)
-        except LoginFailure:
-            raise
-        except Exception as wrong:  # the library raises OSError, TypeError, errors of YAML and its own
-            hint = "" if self._kubeconfig else "; outside of a cluster, give a kubeconfig (KUBECONFIG or --kubeconfig)"
-            raise LoginFailure(f"no login from {source}: {str(wrong).rstrip('.')}{hint}") from wrong
+        except Exception as wrong:  # the library raises OSError, TypeError, errors of base64 and its own
+            used = entries["contexts"][0]["context"]
+            names = f"the user {used.get('user')!r} or the cluster {used['cluster']!r} cannot be used"
+            text = f"kubeconfig {kubeconfig}: {names}: {_text(wrong)}"
+            raise LoginFailure(printable(f"{text}: {OTHER_CONTEXT}")) from wrong
+
+    def _from_service_account(self) -> Credentials:
+        configuration = Configuration()
+        try:
+            InClusterConfigLoader(SERVICE_TOKEN_FILENAME, SERVICE_CERT_FILENAME, False).load_and_set(configuration)
+            return self._credentials(configuration)
+        except Exception as wrong:  # the library raises OSError and its own
+            hint = "outside of a cluster, give a kubeconfig (KUBECONFIG or --kubeconfig)"
+            raise LoginFailure(f"no login from the service account of the pod: {_text(wrong)}; {hint}") from wrong
 
     def _credentials(self, configuration: Configuration) -> Credentials:
         scheme, _, token = configuration.api_key.get("BearerToken", "").strip().partition(" ")
@@ -128,15 +137,9 @@ class Login:
         )
 
 
-def _default_kubeconfig() -> str | None:
-    given = os.environ.get("KUBECONFIG")
-    usual = Path.home() / ".kube" / "config"
-    return given or (str(usual) if usual.exists() else None)
-
-
-def _exists(kubeconfig: str) -> bool:
-    """Return whether any of the files exists: several may be named, as in PATH."""
-    return any(Path(path).expanduser().exists() for path in kubeconfig.split(os.pathsep) if path)
+def _text(wrong: Exception) -> str:
+    """What the library says, or at least the kind of error: some have no text."""
+    return str(wrong).rstrip(".") or type(wrong).__name__
 
 
 def _environment_proxy(server: str) -> str | None:

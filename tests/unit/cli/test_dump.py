@@ -62,15 +62,15 @@ def test_a_dump_is_not_written_to_a_terminal() -> None:
 @pytest.mark.parametrize("command", [("dump", "-o", "-"), ("simulate", "--cluster")], ids=lambda each: each[0])
 def test_a_login_that_cannot_be_used_names_the_file_and_the_remedy(tmp_path: Path, command: tuple[str, ...]) -> None:
     missing = run(*command, "--kubeconfig", str(tmp_path / "none"))
-    remedy = "correct it, or name another with --kubeconfig or --context"
+    remedy = "correct it, or name another with --kubeconfig or KUBECONFIG"
     assert (missing.returncode, missing.stdout) == (2, "")
     assert missing.stderr == f"error: kubeconfig {tmp_path / 'none'}: no such file: {remedy}\n"
 
     path = kubeconfig(tmp_path / "config")
     other = run(*command, "--kubeconfig", path, "--context", "test")
     assert other.returncode == 2
-    assert other.stderr.startswith(f"error: no login from {path}: ")
-    assert other.stderr.endswith(f": {remedy}\n")
+    problem = "--context: there is no context 'test' (contexts: prod)"
+    assert other.stderr == f"error: kubeconfig {path}: {problem}: name one of them with --context\n"
 
     silent = run(*command, "--kubeconfig", path)
     assert silent.returncode == 2
