@@ -16,10 +16,11 @@ from kubernetes_asyncio.config.incluster_config import (
 )
 from yarl import URL
 
-from kai_sched.cluster.kubeconfig import OTHER_CONTEXT, KubeconfigError, default_kubeconfig, read_kubeconfig
+from kai_sched.cluster.kubeconfig import OTHER_CONTEXT, USUAL, KubeconfigError, default_kubeconfig, read_kubeconfig
 from kai_sched.model.problems import printable
 
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+NO_KUBECONFIG = f"there is no kubeconfig (KUBECONFIG is not set, and there is no {USUAL})"
 
 
 class LoginFailure(Exception):
@@ -111,13 +112,16 @@ class Login:
             raise LoginFailure(printable(f"{text}: {OTHER_CONTEXT}")) from wrong
 
     def _from_service_account(self) -> Credentials:
+        name_one = "name a kubeconfig with --kubeconfig or KUBECONFIG"
+        if self._context:
+            raise LoginFailure(f"--context: {NO_KUBECONFIG}, so no context {self._context!r} can be used: {name_one}")
         configuration = Configuration()
         try:
             InClusterConfigLoader(SERVICE_TOKEN_FILENAME, SERVICE_CERT_FILENAME, False).load_and_set(configuration)
             return self._credentials(configuration)
         except Exception as wrong:  # the library raises OSError and its own
-            hint = "outside of a cluster, give a kubeconfig (KUBECONFIG or --kubeconfig)"
-            raise LoginFailure(f"no login from the service account of the pod: {_text(wrong)}; {hint}") from wrong
+            account = f"the service account of the pod cannot be used: {_text(wrong)}"
+            raise LoginFailure(f"{NO_KUBECONFIG}, and {account}: outside of a cluster, {name_one}") from wrong
 
     def _credentials(self, configuration: Configuration) -> Credentials:
         scheme, _, token = configuration.api_key.get("BearerToken", "").strip().partition(" ")

@@ -23,6 +23,7 @@ from kai_sched.cluster.client import Api, ApiFailure
 from tests.unit.cli.command import run
 from tests.unit.cli.test_run import KUBECONFIG
 
+NO_KUBECONFIG = "there is no kubeconfig (KUBECONFIG is not set, and there is no ~/.kube/config)"
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 GROUPS = {
     "scheduling.run.ai": {"v2": ["queues"], "v2alpha2": ["podgroups"], "v1alpha2": ["bindrequests"]},
@@ -246,7 +247,13 @@ class TestCommand:
     def test_without_a_cluster_it_is_ok(self, tmp_path: Path) -> None:
         done = run("doctor", HOME=str(tmp_path), KUBECONFIG="", KAI_SCHED_JIT="off")
         assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.splitlines()[-1].startswith("ok: no cluster: no login from the service account of the pod")
+        assert done.stdout.splitlines()[-1].startswith(f"ok: no cluster: {NO_KUBECONFIG}, and the service account ")
+
+    def test_a_context_without_a_kubeconfig_is_an_error(self, tmp_path: Path) -> None:
+        done = run("doctor", "--context", "nowhere", HOME=str(tmp_path), KUBECONFIG="", KAI_SCHED_JIT="off")
+        text = f"error: no cluster: --context: {NO_KUBECONFIG}, so no context 'nowhere' can be used"
+        assert done.stdout.splitlines()[-1] == f"{text}: name a kubeconfig with --kubeconfig or KUBECONFIG"
+        assert done.returncode == 1
 
     def test_a_cluster_that_is_named_must_answer(self, tmp_path: Path) -> None:
         with socket.socket() as unused:

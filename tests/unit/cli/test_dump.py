@@ -79,6 +79,15 @@ def test_a_login_that_cannot_be_used_names_the_file_and_the_remedy(tmp_path: Pat
     assert f"check the context prod of kubeconfig {path}" in line
 
 
+@pytest.mark.parametrize("command", [("dump", "-o", "-"), ("simulate", "--cluster")], ids=lambda each: each[0])
+def test_without_a_kubeconfig_there_are_no_contexts(tmp_path: Path, command: tuple[str, ...]) -> None:
+    found = run(*command, "--context", "nowhere", HOME=str(tmp_path), KUBECONFIG="")
+    why = "there is no kubeconfig (KUBECONFIG is not set, and there is no ~/.kube/config)"
+    remedy = "name a kubeconfig with --kubeconfig or KUBECONFIG"
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr == f"error: --context: {why}, so no context 'nowhere' can be used: {remedy}\n"
+
+
 def test_files_or_a_cluster_have_to_be_named_and_a_context_needs_the_cluster() -> None:
     nothing = run("simulate")
     assert (nothing.returncode, "read a running one with --cluster" in nothing.stderr) == (2, True)

@@ -17,6 +17,8 @@ from tests.unit.cluster.conftest import ApiServer
 
 pytestmark = pytest.mark.usefixtures("nowhere")
 
+NO_KUBECONFIG = "there is no kubeconfig (KUBECONFIG is not set, and there is no ~/.kube/config)"
+
 
 @pytest.fixture
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -66,8 +68,20 @@ async def echo(server: ApiServer) -> AsyncIterator[ApiServer]:
 
 
 async def test_nothing_to_log_in_with() -> None:
-    with pytest.raises(LoginFailure, match=r"service account of the pod.*give a kubeconfig"):
+    with pytest.raises(LoginFailure) as raised:
         await Api.connect()
+    account = "the service account of the pod cannot be used: Service host/port is not set"
+    remedy = "outside of a cluster, name a kubeconfig with --kubeconfig or KUBECONFIG"
+    assert str(raised.value) == f"{NO_KUBECONFIG}, and {account}: {remedy}"
+
+
+@pytest.mark.usefixtures("service_account")
+async def test_a_context_without_a_kubeconfig() -> None:
+    """The service account has no contexts: in a pod it would be another cluster than the one that was named."""
+    with pytest.raises(LoginFailure) as raised:
+        await Api.connect(context="nowhere")
+    text = f"--context: {NO_KUBECONFIG}, so no context 'nowhere' can be used"
+    assert str(raised.value) == f"{text}: name a kubeconfig with --kubeconfig or KUBECONFIG"
 
 
 async def test_named_file_is_missing(tmp_path: Path) -> None:
