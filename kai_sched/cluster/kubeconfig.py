@@ -99,8 +99,10 @@ def read_kubeconfig(source: str) -> Kubeconfig:
     paths = [path for path in source.split(os.pathsep) if path and _is_there(path)]
     if not paths:
         raise KubeconfigError(source, "no such file", OTHER_FILE)
-    for path in paths:
-        content = _parsed(path)
+    contents = {path: _parsed(path) for path in paths}
+    if not any(contents.values()):
+        raise KubeconfigError(source, "is empty", OTHER_FILE)
+    for path, content in contents.items():
         for kind in KINDS:
             for entry in _entries(path, content, kind):
                 found.entries[kind].setdefault(entry["name"], entry)
@@ -131,8 +133,8 @@ def _parsed(path: str) -> dict[str, Any]:
         raise KubeconfigError(path, f"{where}not valid YAML: {wrong.problem or wrong.context}", OTHER_FILE) from wrong
     except (yaml.YAMLError, ValueError, RecursionError) as wrong:  # bytes that are no text, a date that is none
         raise KubeconfigError(path, f"not valid YAML: {' '.join(str(wrong).split())}", OTHER_FILE) from wrong
-    if content is None:
-        raise KubeconfigError(path, "is empty", OTHER_FILE)
+    if content is None:  # as with kubectl, one of several files may be empty
+        return {}
     if not isinstance(content, dict):
         form = "a list" if isinstance(content, list) else "a text or number"
         problem = f"is {form}, where a mapping with contexts, clusters and users is expected"

@@ -153,6 +153,13 @@ async def test_credentials_that_cannot_be_used_name_their_entries(tmp_path: Path
     assert found.endswith(f": {OTHER_CONTEXT}")
 
 
+async def test_one_of_several_files_may_be_empty_or_missing(tmp_path: Path) -> None:
+    empty, missing, full = (tmp_path / name for name in ("empty", "missing", "full"))
+    empty.touch()
+    full.write_text(content())
+    assert (await Login(os.pathsep.join(map(str, (empty, missing, full))), "good").load()).token == "t"
+
+
 async def test_a_pipe_can_be_read_once(tmp_path: Path) -> None:
     """As of ``--kubeconfig <(command)``."""
     pipe = tmp_path / "pipe"
