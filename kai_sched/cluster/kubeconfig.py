@@ -37,7 +37,7 @@ class KubeconfigError(Exception):
 
 @dataclass(slots=True)
 class Kubeconfig:
-    """The content of one or more files. Of entries with one name the first counts, as with kubectl."""
+    """The content of one or more files. As with kubectl, the first current context and entry of a name count."""
 
     source: str
     current_context: object = None  # as it is written
@@ -106,8 +106,7 @@ def read_kubeconfig(source: str) -> Kubeconfig:
         for kind in KINDS:
             for entry in _entries(path, content, kind):
                 found.entries[kind].setdefault(entry["name"], entry)
-        if "current-context" in content:
-            found.current_context = content["current-context"]
+        found.current_context = found.current_context or content.get("current-context")
     return found
 
 

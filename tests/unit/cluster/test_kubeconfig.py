@@ -168,3 +168,14 @@ async def test_a_pipe_can_be_read_once(tmp_path: Path) -> None:
     writer.start()
     assert (await Login(str(pipe), "good").load()).token == "t"
     writer.join()
+
+
+async def test_the_first_file_that_names_a_current_context_decides(tmp_path: Path) -> None:
+    """As with kubectl, which leaves an empty name in files that it makes."""
+    paths = []
+    for number, name in enumerate(("", "proxy", "good", "")):
+        path = tmp_path / str(number)
+        path.write_text(content(**{"current-context": name}))
+        paths.append(str(path))
+    way = Login(os.pathsep.join(paths))
+    assert (way.current_context(), (await way.load()).server) == ("proxy", HTTP)
