@@ -172,9 +172,8 @@ def _load(
         source = str(FilePosition(paths[0])) if len(paths) == 1 else ""
         message = "no objects in the input: name files that hold Kubernetes objects"
         problems.append(Problem(source, "", "", message, fatal=True))
-    for dump in dumps[1:]:
-        message = f"a second dump after {dumps[0].source}, and all files together are one cluster: name one of them"
-        problems.append(Problem(str(dump.source), "", "", message, fatal=True))
+    if len(dumps) > 1:  # most objects are in both: to tell each of them would hide what is wrong
+        return Loaded((), (*(problem for problem in problems if problem.fatal), _second_dump(dumps)))
     cases = []
     for place in places:
         if place:
@@ -194,6 +193,12 @@ def _load(
         cases.append(replace(case, sources=sources, suspended=expanded.suspended, deadlines=deadlines(items)))
     problems.extend(_unread(unread))
     return Loaded(tuple(cases), tuple(limited(problems)))
+
+
+def _second_dump(dumps: Sequence[DumpInfo]) -> Problem:
+    remedy = "name one of them, or compare two with `kai-sched diff A B`"
+    message = f"a second dump after {dumps[0].source}, and all files together are one cluster: {remedy}"
+    return Problem(str(dumps[1].source), "", "", message, fatal=True)
 
 
 def _overlay(config: str | None, stdin: BinaryIO, problems: list[Problem]) -> Overlay:

@@ -204,9 +204,12 @@ class TestReading:
         assert "no objects in the input" in line
 
     def test_two_dumps_are_no_cluster(self, write: Write) -> None:
-        first, second = (write(name, document(queue(name[0]))) for name in ("a.json", "b.json"))
-        (line,) = told(load([first, second]))
+        """The objects that are in both are not told one by one."""
+        names = ("a.json", "b.json", "c.json")
+        first, second, third = (write(name, document(queue("team"), queue(name[0]))) for name in names)
+        (line,) = told(load([first, second, third]))
         assert line.startswith(f"error: {second}, document 1: a second dump after {first}, document 1, and all files")
+        assert line.endswith("name one of them, or compare two with `kai-sched diff A B`")
 
     def test_its_name_in_other_objects_means_nothing(self, write: Write) -> None:
         data = {"kind": "ClusterDump", "rawObjects": "x"}
