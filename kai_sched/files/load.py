@@ -168,7 +168,8 @@ def _load(
         plain.append(item)
     if newer:
         plain = without_older(plain, newer)
-    if not places and not any(problem.fatal for problem in problems):
+    is_incomplete = any(problem.fatal for problem in problems)
+    if not places and not is_incomplete:
         source = str(FilePosition(paths[0])) if len(paths) == 1 else ""
         message = "no objects in the input: name files that hold Kubernetes objects"
         problems.append(Problem(source, "", "", message, fatal=True))
@@ -192,6 +193,8 @@ def _load(
             problems.extend(_idle_files(paths, plain, expanded.items))
         cases.append(replace(case, sources=sources, suspended=expanded.suspended, deadlines=deadlines(items)))
     problems.extend(_unread(unread))
+    if is_incomplete:  # what a warning misses may be in what could not be read
+        problems = [problem for problem in problems if problem.fatal]
     return Loaded(tuple(cases), tuple(limited(problems)))
 
 

@@ -14,7 +14,7 @@ from kai_sched.files import sources
 from kai_sched.files.load import load
 from kai_sched.model.config import Config
 from kai_sched.telemetry import pace
-from tests.unit.files.inputs import Write, clean, listing, queue, thing
+from tests.unit.files.inputs import Write, clean, listing, queue, thing, told
 
 KUBECTL = """
 apiVersion: v1
@@ -223,3 +223,23 @@ def test_forty_thousand_pods(write: Write, capsys: pytest.CaptureFixture[str]) -
     assert len({id(pod.shape) for pod in case.store.cluster().pods.values()}) == 1
     with capsys.disabled():
         print(f"\n40,000 pods loaded in {elapsed_s:.2f} s")
+
+
+POD = thing("Pod", "p", {"schedulerName": "kai-scheduler", "containers": [{"name": "main"}]}, "ml")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told_of_it"),
+    [
+        ("missing.json", None, "there is no such file: correct the path"),
+        ("broken.json", '{"kind": ', "line 1, column 9: not valid JSON: it ends too early: correct the file"),
+    ],
+)
+def test_of_a_cluster_of_which_a_part_cannot_be_read_only_errors_are_told(
+    write: Write, name: str, content: str | None, told_of_it: str
+) -> None:
+    """Its queues may be in that part, so that a warning about a queue that does not exist may be false."""
+    path = write("pod.json", {**POD, "metadata": {**POD["metadata"], "labels": {"kai.scheduler/queue": "team"}}})
+    assert any("there is no queue 'team'" in line for line in told(load([path])))
+    part = path.replace("pod.json", name) if content is None else write(name, content)
+    assert told(load([part, path])) == [f"error: {part}: {told_of_it}"]
