@@ -8,6 +8,10 @@ from __future__ import annotations
 QUEUE_GROUP = "scheduling.run.ai"
 KAI_GROUP = "kai.scheduler"
 SCENARIO_VERSION = "kai-sched.io/v1alpha1"
+# What commands print as data, and what `to_dict()` of the library gives.
+ANSWER_VERSION = "kai-sched.io/v1"
+PLAN_KIND = "Simulation"
+ANSWER_KINDS = frozenset({PLAN_KIND, "Overview", "Explanation", "FitList", "Difference"})
 QUEUE_VERSION = f"{QUEUE_GROUP}/v2"
 POD_GROUP_VERSION = f"{QUEUE_GROUP}/v2alpha2"
 BIND_REQUEST_VERSION = f"{QUEUE_GROUP}/v1alpha2"

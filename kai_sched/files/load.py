@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from kai_sched.api import names
 from kai_sched.files.admission import admission_problems
 from kai_sched.files.claim_templates import with_claims
 from kai_sched.files.dump_info import DumpInfo
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from kai_sched.reconcile.grouping.manifest import QueueChoice
 
 CLUSTER_NAME = "cluster"
+FIT = "Fit"  # the kind of the items of a FitList, which do not say it
+ANSWERS = frozenset((names.ANSWER_VERSION, kind) for kind in (*names.ANSWER_KINDS, FIT))
 ITEMS_BETWEEN_REPORTS = 1000
 
 
@@ -159,7 +162,11 @@ def _load(
     plain: list[Item] = []
     places: list[Item | None] = []  # scenarios, and None where the cluster of plain objects stands
     dumps: list[DumpInfo] = []
+    answers: dict[str, str] = {}  # kinds by path
     for item in read_items(paths, stdin, pace, problems, dumps, contents):
+        if item.kind in ANSWERS and item.source.path in paths:
+            answers.setdefault(item.source.path, item.kind[1])
+            continue
         if item.kind == SCENARIO:
             places.append(item)
             continue
@@ -168,6 +175,7 @@ def _load(
         plain.append(item)
     if newer:
         plain = without_older(plain, newer)
+    problems.extend(_answer(path, kind) for path, kind in answers.items())
     is_incomplete = any(problem.fatal for problem in problems)
     if not places and not is_incomplete:
         source = str(FilePosition(paths[0])) if len(paths) == 1 else ""
@@ -196,6 +204,16 @@ def _load(
     if is_incomplete:  # what a warning misses may be in what could not be read
         problems = [problem for problem in problems if problem.fatal]
     return Loaded(tuple(cases), tuple(limited(problems)))
+
+
+def _answer(path: str, kind: str) -> Problem:
+    """The error for a file that kai-sched has printed."""
+    is_plan = kind == names.PLAN_KIND
+    what = "a plan that kai-sched has printed" if is_plan else f"an answer that kai-sched has printed ({kind})"
+    message = f"{what}, and a cluster is needed: name the cluster that it is about"
+    if is_plan:
+        message += "; `kai-sched diff A B` compares two plans"
+    return Problem(str(FilePosition(path)), "", "", message, fatal=True)
 
 
 def _second_dump(dumps: Sequence[DumpInfo]) -> Problem:

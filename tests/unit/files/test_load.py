@@ -243,3 +243,30 @@ def test_of_a_cluster_of_which_a_part_cannot_be_read_only_errors_are_told(
     assert any("there is no queue 'team'" in line for line in told(load([path])))
     part = path.replace("pod.json", name) if content is None else write(name, content)
     assert told(load([part, path])) == [f"error: {part}: {told_of_it}"]
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ({"kind": "Simulation", "file": "a.json", "cycles": []}, "a plan that kai-sched has printed"),
+        ({"kind": "Difference", "text": []}, "an answer that kai-sched has printed (Difference)"),
+        ({"kind": "FitList", "items": [{"verdict": "runs"}, {"verdict": "runs"}]}, "an answer that kai-sched has"),
+    ],
+    ids=["plan", "difference", "answers"],
+)
+def test_what_kai_sched_has_printed_is_no_cluster(write: Write, content: dict[str, object], what: str) -> None:
+    path = write("plan.json", {"apiVersion": "kai-sched.io/v1", **content})
+    pod = write("pod.json", POD)
+    for paths in ([path], [path, pod], [pod, path]):
+        (line,) = told(load(paths))
+        assert line.startswith(f"error: {path}: {what}")
+        assert "a cluster is needed: name the cluster that it is about" in line
+        assert line.endswith("`kai-sched diff A B` compares two plans") == (content["kind"] == "Simulation")
+
+
+def test_a_plan_in_a_folder_does_not_count(write: Write) -> None:
+    """As where the output of a command went into the folder of its input."""
+    folder = Path(write("all/pod.json", queue("team"))).parent
+    write("all/plan.json", {"apiVersion": "kai-sched.io/v1", "kind": "Simulation", "cycles": []})
+    (line,) = told(load([str(folder)]))
+    assert line.startswith("warning: Simulation (kai-sched.io/v1): 1 object ignored")

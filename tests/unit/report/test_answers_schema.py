@@ -10,12 +10,14 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from jsonschema import Draft202012Validator, ValidationError
 
 import kai_sched
 from kai_sched import Cluster, Config, run_cycle
+from kai_sched.api import names
 from kai_sched.cycle.world.pods import World, advance, settled_states
 from kai_sched.model import objects as o
 from kai_sched.model.hints import SchedulingHints
@@ -63,6 +65,12 @@ def check(text: bytes) -> None:
 def test_the_file_is_made_from_the_code() -> None:
     assert FILE.read_text() == render()
     Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_the_kinds_of_answers_are_known_where_files_are_read() -> None:
+    tops = [{each.name: each.default for each in msgspec.structs.fields(top)} for top in DOCUMENTS]
+    assert {top["kind"] for top in tops} == names.ANSWER_KINDS
+    assert {top["api_version"] for top in tops} == {names.ANSWER_VERSION}
 
 
 def test_every_field_is_described_and_no_other_key_is_allowed() -> None:
