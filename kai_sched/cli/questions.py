@@ -23,6 +23,7 @@ from kai_sched.answers.words import minute, some
 from kai_sched.answers.workloads import Workload, Workloads, workloads_of
 from kai_sched.cli.inputs import BAD_INPUT, HTML, ChangeOptions, Input, InputOptions, print_error, print_problems
 from kai_sched.files.load import SimulationCase, load
+from kai_sched.files.sources import FilePosition
 from kai_sched.model.field_errors import FieldError
 from kai_sched.model.problems import Problem
 from kai_sched.model.read.kinds import NAMESPACED
@@ -50,10 +51,11 @@ class Opened:
 
 def open_case(found: Input, changes: ChangeOptions) -> Opened:
     """The one cluster of the input, changed. Raises FieldError."""
-    cases = [case for case in found.cases if not case.is_scenario]
-    if len(cases) != 1 or len(found.cases) != 1:
-        raise FieldError("CLUSTER", "a scenario file is no cluster to ask about: name files with Kubernetes objects")
-    case = cases[0]
+    for case in found.cases:
+        if case.is_scenario:
+            message = "a scenario file is no cluster to ask about: name files with Kubernetes objects"
+            raise FieldError(str(FilePosition(case.path)), message)
+    (case,) = found.cases
     cluster = case.store.cluster()
     trials = Trials(cluster, case.config, case.now_ns or 0, library.decide)
     if not changes.any:
