@@ -208,11 +208,11 @@ def diff(
         from kai_sched.cli.questions import run_plan_diff
 
         raise typer.Exit(run_plan_diff([before, after], plans, output))
-    options = [_input([path], config, now, solver, False, None, None, {}) for path in (before, after)]
-    first, second = (_read(each, CYCLES_OF_A_FIT) for each in options)
+    paths = [before, after]
+    inputs = [_read(_input([path], config, now, solver, False, None, None, {}), CYCLES_OF_A_FIT) for path in paths]
     from kai_sched.cli.questions import run_diff
 
-    raise typer.Exit(run_diff(first, second, output))
+    raise typer.Exit(run_diff(paths, inputs, output))
 
 
 def _plans(paths: list[str]) -> list[bytes]:

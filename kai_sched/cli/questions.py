@@ -249,9 +249,13 @@ def _print_page(opened: Opened, changes: Sequence[str], answer: Explanation | No
     write_page(decided, f"as of {minute(trials.now_ns)}", PageExtras(changes, answer))
 
 
-def run_diff(first: Input, second: Input, output: str) -> int:
+def run_diff(paths: Sequence[str], inputs: Sequence[Input], output: str) -> int:
     """Print what differs between the plans of two clusters; returns the exit status."""
-    before, after = (_opened(each, ChangeOptions()) for each in (first, second))
+    named = [
+        replace(each, as_of=each.as_of and plain(f"{each.as_of} ({FilePosition(path)})"))
+        for path, each in zip(paths, inputs, strict=True)
+    ]
+    before, after = (_opened(each, ChangeOptions()) for each in named)
     if before is None or after is None:
         return BAD_INPUT
     print_difference(replace(after, before=before.trials), output)

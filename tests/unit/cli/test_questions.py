@@ -59,9 +59,9 @@ def base(tmp_path: Path) -> str:
     return write(tmp_path / "base.json", BASE)
 
 
-def ask(*arguments: str, stdin: str | None = None) -> Result:
+def ask(*arguments: str, stdin: str | None = None, now: str | None = NOW) -> Result:
     """In this process: a new one takes a second."""
-    return CliRunner().invoke(app, [*arguments, "--now", NOW], input=stdin)
+    return CliRunner().invoke(app, [*arguments, *(["--now", now] if now else [])], input=stdin)
 
 
 class TestExplain:

@@ -32,3 +32,19 @@ class TestScenario:
         message = f"error: {path}: a scenario file is no cluster to ask about: name files with Kubernetes objects\n"
         assert told("explain", "whisper", cluster, str(path)) == message
         assert told("simulate", str(path), "--drain", "node-a") == message
+
+
+class TestDiff:
+    def test_the_times_of_two_clusters_are_told_apart(self, tmp_path: Path) -> None:
+        times = {"a": "2026-01-01T09:00:00Z", "b": "2026-01-02T09:00:00Z"}
+        paths = []
+        for name, time in times.items():
+            (tmp_path / name).mkdir()
+            dump = {"apiVersion": "kai-sched.io/v1", "kind": "ClusterDump", "metadata": {"time": time}, "items": BASE}
+            (tmp_path / name / "dump.json").write_text(json.dumps(dump))
+            paths.append(str(tmp_path / name))
+        done = ask("diff", *paths, now=None)
+        assert done.stderr.splitlines() == [
+            f"as of 2026-01-01 09:00 UTC, the time of the dump ({paths[0]})",
+            f"as of 2026-01-02 09:00 UTC, the time of the dump ({paths[1]})",
+        ]
