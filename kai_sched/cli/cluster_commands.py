@@ -139,6 +139,8 @@ def explain(
     Every change that is proposed was simulated: with it the workload starts, with less of it it does not. With -o wide
     each has the flags of simulate that apply it. Exit status: 0, or 2 if the input cannot be used.
     """
+    if not cluster and not any(path == "-" or os.path.exists(path) for path in paths or ()):
+        _refuse_file(name)
     flags.check_input(paths, cluster, kubeconfig, context)
     options = _input(paths, config, now, solver, cluster, kubeconfig, context, {})
     changes = _changes(settings, add_nodes, drain, uncordon, remove, override)
@@ -231,6 +233,15 @@ def _plans(paths: list[str]) -> list[bytes]:
     if any(found) and not all(found):
         raise typer.BadParameter("one of them is a plan and the other is not: name two clusters, or two plans")
     return found if all(found) else []
+
+
+def _refuse_file(name: str) -> None:
+    """End the command where the name is a file: the arguments are in the wrong order."""
+    from kai_sched.cli.inputs import BAD_INPUT, name_is_file, print_error
+
+    if (error := name_is_file(name)) is not None:
+        print_error(error)
+        raise typer.Exit(BAD_INPUT)
 
 
 def _read(options: InputOptions, cycles: int) -> Input:

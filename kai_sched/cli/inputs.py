@@ -4,6 +4,7 @@ time and how the solver runs are settled.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -132,6 +133,13 @@ def print_problems(problems: Iterable[Problem]) -> bool:
 def print_error(error: FieldError) -> None:
     """Print what is wrong with an option."""
     print_problems([Problem("", "", error.field, error.message, fatal=True)])
+
+
+def name_is_file(name: str) -> FieldError | None:
+    """The error for a file in the place of the name of a workload; None where there is no such file."""
+    if not os.path.isfile(name):
+        return None
+    return FieldError("NAME", f"{name} is a file: the name comes first: kai-sched explain NAME CLUSTER")
 
 
 def _choose_solver(cases: Sequence[SimulationCase], cycles: int, solver: str, progress: Progress) -> None:

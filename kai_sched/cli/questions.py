@@ -21,7 +21,16 @@ from kai_sched.answers.what_if import read_new_nodes, read_setting
 from kai_sched.answers.when import RunTime, deadline_run_times
 from kai_sched.answers.words import minute, some
 from kai_sched.answers.workloads import Workload, Workloads, workloads_of
-from kai_sched.cli.inputs import BAD_INPUT, HTML, ChangeOptions, Input, InputOptions, print_error, print_problems
+from kai_sched.cli.inputs import (
+    BAD_INPUT,
+    HTML,
+    ChangeOptions,
+    Input,
+    InputOptions,
+    name_is_file,
+    print_error,
+    print_problems,
+)
 from kai_sched.files.load import SimulationCase, load
 from kai_sched.files.sources import FilePosition
 from kai_sched.model.field_errors import FieldError
@@ -131,6 +140,10 @@ def run_explain(name: str, found: Input, options: InputOptions, output: str) -> 
         return BAD_INPUT
     try:
         asked = opened.workloads.find(name)
+    except FieldError as error:
+        print_error(name_is_file(name) or error)
+        return BAD_INPUT
+    try:
         run_times = read_run_times(options.run_times, opened)
     except FieldError as error:
         print_error(error)

@@ -48,3 +48,20 @@ class TestDiff:
             f"as of 2026-01-01 09:00 UTC, the time of the dump ({paths[0]})",
             f"as of 2026-01-02 09:00 UTC, the time of the dump ({paths[1]})",
         ]
+
+
+class TestSwappedArguments:
+    REMEDY = "the name comes first: kai-sched explain NAME CLUSTER\n"
+
+    def test_a_file_in_place_of_the_name(self, cluster: str) -> None:
+        message = f"error: NAME: {cluster} is a file: {self.REMEDY}"
+        assert told("explain", cluster, "whisper") == told("explain", cluster) == message
+        assert told("explain", cluster, cluster) == message
+
+    def test_a_workload_may_be_called_as_a_file(
+        self, cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "whisper").write_text("")
+        monkeypatch.chdir(tmp_path)
+        assert ask("explain", "whisper", cluster).exit_code == 0
+        assert "--runtime: there is no workload" in told("explain", "whisper", cluster, "--runtime", "job/nobody=2h")
