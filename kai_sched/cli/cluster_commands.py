@@ -139,6 +139,7 @@ def explain(
     Every change that is proposed was simulated: with it the workload starts, with less of it it does not. With -o wide
     each has the flags of simulate that apply it. Exit status: 0, or 2 if the input cannot be used.
     """
+    # Else a workload may be called as a file is: that the name is none is told once the cluster is read.
     if not cluster and not any(path == "-" or os.path.exists(path) for path in paths or ()):
         _refuse_file(name)
     flags.check_input(paths, cluster, kubeconfig, context)
@@ -206,33 +207,24 @@ def diff(
 
     Exit status: 0, or 2 if the input cannot be used.
     """
-    if plans := _plans([before, after]):
+    from kai_sched.cli.inputs import BAD_INPUT, print_error
+    from kai_sched.cli.plan_files import read_plans
+    from kai_sched.model.field_errors import FieldError
+
+    paths = [before, after]
+    try:
+        plans = read_plans(paths)
+    except FieldError as error:
+        print_error(error)
+        raise typer.Exit(BAD_INPUT) from None
+    if plans:
         from kai_sched.cli.questions import run_plan_diff
 
-        raise typer.Exit(run_plan_diff([before, after], plans, output))
-    paths = [before, after]
+        raise typer.Exit(run_plan_diff(paths, plans, output))
     inputs = [_read(_input([path], config, now, solver, False, None, None, {}), CYCLES_OF_A_FIT) for path in paths]
     from kai_sched.cli.questions import run_diff
 
     raise typer.Exit(run_diff(paths, inputs, output))
-
-
-def _plans(paths: list[str]) -> list[bytes]:
-    """The contents of the files, where both are plans; nothing where they are clusters."""
-    from kai_sched.files.errors import BrokenInput
-    from kai_sched.files.sources import read_bytes
-    from kai_sched.report.plan_documents import is_plan
-
-    found = []
-    for path in paths:
-        try:
-            data = read_bytes(path, None) if os.path.isfile(path) else b""
-        except BrokenInput:
-            data = b""  # reading the cluster tells what is wrong
-        found.append(data if is_plan(data) else b"")
-    if any(found) and not all(found):
-        raise typer.BadParameter("one of them is a plan and the other is not: name two clusters, or two plans")
-    return found if all(found) else []
 
 
 def _refuse_file(name: str) -> None:

@@ -212,7 +212,7 @@ def _answer(path: str, kind: str) -> Problem:
     what = "a plan that kai-sched has printed" if is_plan else f"an answer that kai-sched has printed ({kind})"
     message = f"{what}, and a cluster is needed: name the cluster that it is about"
     if is_plan:
-        message += "; `kai-sched diff A B` compares two plans"
+        message += "; `kai-sched diff A B` compares two files with plans"
     return Problem(str(FilePosition(path)), "", "", message, fatal=True)
 
 

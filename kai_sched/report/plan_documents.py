@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import math
+import re
 
 import msgspec
 
 from kai_sched.answers.difference import Difference, PlanSide, compared
 from kai_sched.answers.headlines import Victim
 from kai_sched.answers.workloads import Workload
+from kai_sched.api.names import ANSWER_KINDS, ANSWER_VERSION
 from kai_sched.model.field_errors import FieldError
 from kai_sched.report.cycle_documents import SimulationDocument
 from kai_sched.report.documents import OverviewDocument, VictimDocument, WorkloadDocument
 
 _simulation = msgspec.json.Decoder(SimulationDocument)
-_head = msgspec.json.Decoder(dict[str, msgspec.Raw])
+# The version first, then the kind: as JSON, also where another program has laid it out anew, or as YAML.
+_BEGINNING = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*(?:---\s|\{)?\s*"
+    rb'"?apiVersion"?:\s*"?' + re.escape(ANSWER_VERSION).encode() + rb'"?,?\s*"?kind"?:\s*"?(\w+)'
+)
 
 
-def is_plan(data: bytes) -> bool:
-    """Whether the content of a file is a plan, and not objects."""
-    if data.lstrip()[:1] != b"{" or b'"Simulation"' not in data[:1000]:
-        return False
-    try:
-        return bytes(_head.decode(data).get("kind", b"")) == b'"Simulation"'
-    except (msgspec.DecodeError, RecursionError):
-        return False
+def answer_kind(data: bytes) -> str:
+    """Of which kind of answer the content of a file is, complete or not, as JSON or YAML; "" for objects."""
+    found = _BEGINNING.match(data)
+    kind = found[1].decode() if found else ""
+    return kind if kind in ANSWER_KINDS else ""
 
 
 def read_plan(path: str, data: bytes) -> OverviewDocument:

@@ -261,7 +261,7 @@ def test_what_kai_sched_has_printed_is_no_cluster(write: Write, content: dict[st
         (line,) = told(load(paths))
         assert line.startswith(f"error: {path}: {what}")
         assert "a cluster is needed: name the cluster that it is about" in line
-        assert line.endswith("`kai-sched diff A B` compares two plans") == (content["kind"] == "Simulation")
+        assert line.endswith("`kai-sched diff A B` compares two files with plans") == (content["kind"] == "Simulation")
 
 
 def test_a_plan_in_a_folder_does_not_count(write: Write) -> None:

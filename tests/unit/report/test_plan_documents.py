@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from kai_sched import Cluster, Config, run_cycle
 from kai_sched.answers.difference import Difference
 from kai_sched.model.field_errors import FieldError
 from kai_sched.report.json import Cycle, cycle_document, document, encode
-from kai_sched.report.plan_documents import is_plan, plan_difference, read_plan
+from kai_sched.report.plan_documents import answer_kind, plan_difference, read_plan
 from tests.scenarios.objects import NOW_NS
 from tests.scenarios.table import cluster_of
 
@@ -33,12 +34,15 @@ def between(before: str, after: str) -> Difference:
     return plan_difference(first, second)
 
 
-def test_a_plan_is_told_from_objects() -> None:
-    assert is_plan(printed(cluster_of(BASE)))
-    assert not is_plan(b'{"apiVersion": "v1", "kind": "List", "items": []}')
-    assert not is_plan(b'{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Simulation"}}')
-    assert not is_plan(b'{"kind": "Simulation", ')
-    assert not is_plan(b"kind: Simulation")
+def test_an_answer_is_told_from_objects_by_how_it_begins() -> None:
+    plan = printed(cluster_of(BASE))
+    assert answer_kind(plan) == answer_kind(plan[:60]) == answer_kind(b"\xef\xbb\xbf" + plan) == "Simulation"
+    assert answer_kind(msgspec.json.format(plan)) == "Simulation"
+    assert answer_kind(b"apiVersion: kai-sched.io/v1\nkind: Difference\n") == "Difference"
+    assert answer_kind(b"") == ""
+    assert answer_kind(b'{"apiVersion":"kai-sched.io/v1","kind":"ClusterDump"}') == ""
+    assert answer_kind(b'{"apiVersion": "v1", "kind": "List", "items": []}') == ""
+    assert answer_kind(b'{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Simulation"}}') == ""
 
 
 def test_nothing_differs_from_itself() -> None:
