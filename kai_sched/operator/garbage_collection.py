@@ -23,7 +23,8 @@ class GarbagePolicy:
         self._began = 0.0
 
     def start(self) -> None:
-        """Set the thresholds and watch collections from now on."""
+        """Set the thresholds and watch collections from now on. What was imported stays: no collection looks at it."""
+        gc.freeze()
         gc.set_threshold(*THRESHOLDS)
         gc.callbacks.append(self._collected)
 

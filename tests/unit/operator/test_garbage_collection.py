@@ -16,9 +16,20 @@ def calm() -> Iterator[GarbagePolicy]:
     before, hooks = gc.get_threshold(), gc.callbacks.copy()
     calm = GarbagePolicy()
     calm.start()
+    gc.unfreeze()
     yield calm
     calm.stop()
     assert gc.callbacks == hooks
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+def test_what_was_imported_is_not_looked_at() -> None:
+    before, kept = gc.get_threshold(), [[number] for number in range(50_000)]
+    policy = GarbagePolicy()
+    policy.start()
+    assert gc.get_freeze_count() >= len(kept)
+    policy.stop()
     gc.set_threshold(*before)
     gc.unfreeze()
 
