@@ -9,9 +9,8 @@ from typing import Literal
 
 from kai_sched.answers.changes import Remove
 from kai_sched.answers.difference import difference
-from kai_sched.answers.explain.explanation import Costs
 from kai_sched.answers.goal import Goal, goal_of, group_pods, holding, pod_gpus
-from kai_sched.answers.headlines import victims_of
+from kai_sched.answers.headlines import Costs, victims_of
 from kai_sched.answers.overview import room_of
 from kai_sched.answers.trial import TrialOutcome, Trials
 from kai_sched.answers.waiting import in_brief

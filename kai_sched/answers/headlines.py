@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kai_sched.answers.goal import pod_gpus
-from kai_sched.answers.words import alike, count, duration, gpus, pattern, since
+from kai_sched.answers.words import alike, count, duration, gpus, pattern, since, some
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.model.keys import unmarked
 from kai_sched.model.objects import Pod
@@ -160,6 +160,20 @@ def _paid_alike(members: Sequence[Victim]) -> str:
     each_of = f"{len(members)} x " if len(members) > 1 else ""
     queue = f" ({first.queue})" if first.queue else ""
     return f"{names}{queue}: {each_of}{pods}{amount}" + (f", up {duration(up)}" if up else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a change costs others: ``victims`` lose pods that they keep without it, ``late`` would have started."""
+
+    victims: tuple[Victim, ...]
+    late: tuple[Workload, ...]
+
+    @property
+    def text(self) -> str:
+        """ "evicts llama3-70b-sft (nlp): 6 pods, 48 GPUs", or "evicts nobody"."""
+        text = f"evicts {paid_text(self.victims)}" if self.victims else "evicts nobody"
+        return f"{text}; {some([each.name for each in self.late])} then waits" if self.late else text
 
 
 def _queue_of(cluster: Cluster, group: str) -> str:

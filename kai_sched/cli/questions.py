@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from kai_sched import library
 from kai_sched.answers.changes import Change, Drain, Override, Remove, Uncordon, changed, unknown
 from kai_sched.answers.difference import Difference, difference
-from kai_sched.answers.explain.explanation import Explanation, explain
 from kai_sched.answers.fit import EVICTS, RUNS, WAITS, fit
 from kai_sched.answers.overview import overview
 from kai_sched.answers.trial import Trials
@@ -39,11 +39,13 @@ from kai_sched.model.read.kinds import NAMESPACED
 from kai_sched.model.times import parse_duration
 from kai_sched.report import answers_json
 from kai_sched.report.console import width_of_terminal, write_lines
-from kai_sched.report.explain_text import explanation_lines
 from kai_sched.report.json import encode, to_yaml
 from kai_sched.report.plan_documents import plan_difference, read_plan
 from kai_sched.report.text import plain
 from kai_sched.telemetry.progress import Progress
+
+if TYPE_CHECKING:
+    from kai_sched.answers.explain.explanation import Explanation
 
 EXIT_STATUS = {RUNS: 0, WAITS: 3, EVICTS: 4}
 
@@ -135,6 +137,10 @@ def _opened(found: Input, changes: ChangeOptions) -> Opened | None:
 
 def run_explain(name: str, found: Input, options: InputOptions, output: str) -> int:
     """Print why a workload waits and what would start it; returns the exit status."""
+    # Imported here alone, as fit and simulate do without.
+    from kai_sched.answers.explain.explanation import explain
+    from kai_sched.report.explain_text import explanation_lines
+
     opened = _opened(found, options.changes)
     if opened is None:
         return BAD_INPUT

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kai_sched.answers.headlines import Headline, Victim
+from kai_sched.answers.headlines import Costs, Headline, Victim
 from kai_sched.answers.overview import ClusterRoom, Overview, PlacedWorkload, RunningWorkload, room_text
 from kai_sched.answers.waiting import Waiting
 from kai_sched.answers.workloads import Workload
@@ -22,7 +22,7 @@ from kai_sched.report import reason_documents as r
 if TYPE_CHECKING:
     from kai_sched.answers.difference import Difference
     from kai_sched.answers.explain.constraints import Constraint
-    from kai_sched.answers.explain.explanation import Costs, Explanation
+    from kai_sched.answers.explain.explanation import Explanation
     from kai_sched.answers.explain.suggestion import NothingHelps, Suggestion
     from kai_sched.answers.explain.workload_state import WorkloadState
     from kai_sched.answers.fit import Fit

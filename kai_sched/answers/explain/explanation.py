@@ -15,10 +15,10 @@ from kai_sched.answers.explain.user_changes import user_findings
 from kai_sched.answers.explain.waiting import may_start, waiting_findings
 from kai_sched.answers.explain.workload_state import WorkloadState, workload_state
 from kai_sched.answers.goal import group_pods, holding, pod_gpus
-from kai_sched.answers.headlines import Victim, paid_text, victims_of
+from kai_sched.answers.headlines import Costs, victims_of
 from kai_sched.answers.trial import Trials
 from kai_sched.answers.when import RunTime, When, when_starts
-from kai_sched.answers.words import count, gpus, since, some
+from kai_sched.answers.words import count, gpus, since
 from kai_sched.answers.workload_changes import waits
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.model.garbage import collector_paused
@@ -41,20 +41,6 @@ class Needs:
     together: int
     request: tuple[tuple[str, float], ...]
     gpus: float
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """What a change costs others: ``victims`` lose pods that they keep without it, ``late`` would have started."""
-
-    victims: tuple[Victim, ...]
-    late: tuple[Workload, ...]
-
-    @property
-    def text(self) -> str:
-        """ "evicts llama3-70b-sft (nlp): 6 pods, 48 GPUs", or "evicts nobody"."""
-        text = f"evicts {paid_text(self.victims)}" if self.victims else "evicts nobody"
-        return f"{text}; {some([each.name for each in self.late])} then waits" if self.late else text
 
 
 @dataclass(frozen=True, slots=True)
