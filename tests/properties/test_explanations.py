@@ -4,11 +4,14 @@ does. ``explanations`` judges by whole simulations of its own.
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_sched import Cluster, Config
+from kai_sched.answers.changes import Remove
 from kai_sched.answers.explain.explanation import Explanation, explain
 from kai_sched.answers.trial import Trials
 from kai_sched.answers.workloads import workloads_of
@@ -20,6 +23,7 @@ from tests.properties.shares import Sharing
 
 CONFIG = Config()
 GROUPS_MAX = 2  # of one cluster
+ENDS_MAX, ENDERS_MAX = 3, 7  # how many running workloads end together, and of how many
 CLUSTERS = st.one_of(
     clusters(),
     clusters(Spice(pod_affinity=True)),
@@ -57,6 +61,11 @@ def judge(found: Explanation, cluster: Cluster) -> None:
         for each in found.constraints:
             rest = [change for other in found.constraints if other is not each for change in other.without]
             assert not starts(cluster, CONFIG, group, rest), f"it is not needed: {each}"
+    if found.when is not None and found.when.never:
+        running = sorted({pod.group_key for pod in cluster.pods.values() if pod.node and not pod.has_ended} - {group})
+        for many in range(1, ENDS_MAX + 1):
+            for ended in combinations(running[:ENDERS_MAX], many):
+                assert not starts(cluster, CONFIG, group, [Remove(each) for each in ended]), f"it starts after {ended}"
 
 
 @given(CLUSTERS)
