@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from kai_sched.answers.changes import Change
+from kai_sched.answers.goal import group_pods
 from kai_sched.cycle.hint_tracker import HintTracker
 from kai_sched.cycle.run import run_cycle
 from kai_sched.cycle.world.pods import SECOND_NS, World, advance, stamp_stale
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
 from kai_sched.model.hints import SchedulingHints
+from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.store import Cluster, Store
 from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.result import CycleResult
@@ -105,6 +107,15 @@ class Trials:
             for each in changes:
                 course.apply(each)
             return course.outcome(self.now_ns)
+
+    def alone(self, group: str) -> Trials:
+        """Trials of the cluster without any pod or group but this one."""
+        pods = {pod.key for pod in group_pods(self._base.pods, self._base.pod_groups, group)}
+        rest = (each for each in self._store.everything() if not isinstance(each, Pod | PodGroup))
+        kept = [self._base.pods[key] for key in sorted(pods)]
+        own = self._base.pod_groups.get(group)
+        cluster = Cluster.of([*rest, *kept, *([own] if own else [])])
+        return Trials(cluster, self.config, self.now_ns, self._decide)
 
     @contextmanager
     def left_alone(self) -> Iterator[Course]:

@@ -177,7 +177,7 @@ def _when(
     groups = [change.group for each in ends for change in each.changes if isinstance(change, Remove)]
     enough = tuple(workloads.of(group) for group in groups)
     when = when_starts(search.trials, search.goal, run_times, enough, workloads)
-    if not enough and not when.is_known and not may_start(search, workloads):
+    if not enough and not when.is_known and not may_start(search):
         return replace(when, never=True, unbounded=())
     return when
 

@@ -43,14 +43,14 @@ def waiting_findings(search: TrialSearch, workloads: Workloads) -> Iterator[Find
         yield NothingHelps("end", WAITING, f"the end of one running workload ({what} tried)")
 
 
-def may_start(search: TrialSearch, workloads: Workloads) -> bool:
-    """Whether some ends may start the group: of all that run, or of all others, those that wait included.
+def may_start(search: TrialSearch) -> bool:
+    """Whether some ends may start the group: it starts where no other pod is.
 
-    A group that asks for pods beside it may need some to end and others to stay, which is not tried.
+    One that asks for pods beside it may need some of them to stay, and the devices of claims are not given back with
+    their pods, which is not tried.
     """
     cluster = search.trials.cluster
-    if any(pod.shape.affinity for pod in group_pods(cluster.pods, cluster.pod_groups, search.group)):
+    pods = group_pods(cluster.pods, cluster.pod_groups, search.group)
+    if any(pod.shape.affinity or pod.claims for pod in pods):
         return True
-    running = tuple(Remove(group.key) for group in running_groups(search))
-    others = tuple(Remove(key) for key in workloads.by_group if key != search.group)
-    return search.starts(running) or search.starts(others)
+    return search.goal.met(search.trials.alone(search.group).base.end)
