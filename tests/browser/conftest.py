@@ -35,9 +35,9 @@ class Opened:
 OpenPage = Callable[..., Opened]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Chromium, once a test run."""
+    """Chromium, for the tests that lie here alone: while it is open, its event loop keeps others from running one."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium.program(), args=list(chromium.FLAGS))
         yield browser
