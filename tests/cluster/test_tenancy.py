@@ -55,7 +55,9 @@ def job(namespace: str, **labels: str) -> Object:
 
 @pytest.fixture(scope="module")
 def _samples_are_there() -> None:
-    assert sorted(path.name for path in SAMPLES.glob("*.yaml")) == ["priority-classes.yaml", "queues.yaml"]
+    # tests/test_samples.py has the role of readers.
+    known = ["priority-classes.yaml", "queues.yaml", "reader.yaml"]
+    assert sorted(path.name for path in SAMPLES.glob("*.yaml")) == known
 
 
 @pytest.mark.usefixtures("_samples_are_there")
