@@ -14,6 +14,7 @@ import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,9 @@ def terminal(*arguments: str, lines: int = 50) -> Iterator[Terminal]:
     fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", lines, 100, 0, 0))
     command = [*COMMAND, "top", *arguments, "--every", "3600"]
     clean = {name: value for name, value in environment(TERM="xterm-256color").items() if name != "LINES"}
-    with subprocess.Popen(command, stdin=end, stdout=end, stderr=end, cwd=ROOT, env=clean) as process:
+    # Tests that a shell runs in the background ignore SIGINT, which a process inherits.
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(command, stdin=end, stdout=end, stderr=end, cwd=ROOT, env=clean, preexec_fn=heed) as process:
         os.close(end)
         try:
             yield Terminal(controller, process)
