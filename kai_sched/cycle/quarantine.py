@@ -184,6 +184,8 @@ class Quarantine:
         for name, entry in list(self._quarantined.items()):
             if name[1] not in cluster.table(name[0]):
                 self._failed.pop(name, None)
+                if entry.pod is not None and cluster.pods.get(entry.pod.key) is entry.pod:
+                    changed.append((Pod, entry.pod.key))  # it may have been the faulty one, and was left out as well
             elif now < self._due(entry, cluster):
                 continue
             else:
