@@ -261,6 +261,20 @@ def test_a_bind_request_that_was_suspected_for_its_pod_comes_back_when_the_pod_c
     assert fragile.left_out() == set()
 
 
+def test_a_pod_stays_out_when_the_bind_request_that_was_suspected_for_it_is_gone() -> None:
+    """What comes back beside it is not blamed for it."""
+    fragile = Fragile()
+    wrong = {name: fragile.put_pod(name) for name in ("a", "b")}
+    fragile.run()
+    for name in wrong:
+        fragile.store.put(o.BindRequest("ml", name, name, "n"))
+    fragile.breaks = lambda view: any(view.pods.get(pod.key) is pod for pod in wrong.values())
+    assert fragile.left_out() == {(o.BindRequest, "ml/a"), (o.BindRequest, "ml/b")}
+    fragile.put_pod("a", labels={"now": "right"})
+    fragile.store.remove(o.BindRequest, "ml/b")
+    assert fragile.left_out() == {(o.Pod, "ml/b")}
+
+
 def test_an_object_that_is_gone_is_forgotten() -> None:
     fragile = Fragile()
     fragile.store.put(bad_pod())
