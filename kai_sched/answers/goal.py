@@ -48,7 +48,7 @@ def group_pods(pods: Mapping[str, Pod], groups: Mapping[str, PodGroup], group: s
 
 def holding(pods: Iterable[Pod]) -> int:
     """How many of the pods have a node."""
-    return sum(_holds(pod) for pod in pods)
+    return sum(holds(pod) for pod in pods)
 
 
 def pod_gpus(pod: Pod) -> float:
@@ -60,9 +60,16 @@ def has_minimum(cluster: Cluster, group: str, pods: Iterable[Pod]) -> bool:
     """Whether these pods of the group hold what it needs to run."""
     known = cluster.pod_groups.get(group)
     if known is None or tree_fault(known) is not None:
-        return any(_holds(pod) for pod in pods)
-    return short_of(known, Counter(pod.sub_group or DEFAULT_SET for pod in pods if _holds(pod))) is None
+        return any(holds(pod) for pod in pods)
+    return short_of(known, Counter(pod.sub_group or DEFAULT_SET for pod in pods if holds(pod))) is None
 
 
-def _holds(pod: Pod) -> bool:
+def started_ns(group: PodGroup | None, pods: Iterable[Pod]) -> int:
+    """When the group started, as it says itself; else when the first of these pods was made, 0 for none."""
+    said = group.last_start_ns if group else 0
+    return said or min((pod.created_ns for pod in pods), default=0)
+
+
+def holds(pod: Pod) -> bool:
+    """Whether it has a node that it is not leaving."""
     return bool(pod.node) and not pod.has_ended and not pod.deleted_ns

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kai_sched.answers.goal import pod_gpus
+from kai_sched.answers.goal import pod_gpus, started_ns
 from kai_sched.answers.words import alike, count, duration, gpus, pattern, since, some
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.model.keys import unmarked
@@ -134,7 +134,8 @@ def _victims(
         workload = workloads.of(group)
         held = sum(dict(each.freed).get("gpu", 0.0) for each in lost.values())
         moved = sum(bool(each.moves_to) for each in lost.values())
-        up_s = since(_started_ns(cluster, group, lost), now_ns)
+        leaving = (cluster.pods[key] for key in lost if key in cluster.pods)
+        up_s = since(started_ns(cluster.pod_groups.get(group), leaving), now_ns)
         size = max(len(members.get(group, ())), len(lost))
         found.append(Victim(workload, _queue_of(cluster, group), len(lost), size, held, up_s, moved))
     return sorted(found, key=lambda each: (each.workload.namespace, each.workload.name, each.workload.group))
@@ -182,10 +183,3 @@ def _queue_of(cluster: Cluster, group: str) -> str:
         return found.queue
     pod = cluster.pods.get(unmarked(group))
     return pod.queue if pod else ""
-
-
-def _started_ns(cluster: Cluster, group: str, lost: dict[str, Evict]) -> int:
-    found = cluster.pod_groups.get(group)
-    if found is not None and found.last_start_ns:
-        return found.last_start_ns
-    return min((cluster.pods[key].created_ns for key in lost if key in cluster.pods), default=0)

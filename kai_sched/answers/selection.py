@@ -42,9 +42,10 @@ def selected(found: Overview, wanted: Selection, cluster: Cluster) -> Overview:
     """The part of the overview that is wanted. Raises FieldError for a queue or namespace that does not exist."""
     if wanted.queue and wanted.queue not in cluster.queues:
         raise unknown("queue", wanted.queue, cluster.queues, "--queue")
-    there = {each.namespace for each in workloads_of(cluster).by_group.values()} | cluster.namespaces.keys()
-    if wanted.namespace and wanted.namespace not in there:
-        raise unknown("namespace", wanted.namespace, there, "--namespace")
+    if wanted.namespace:
+        there = cluster.namespaces.keys() | {each.namespace for each in workloads_of(cluster).by_group.values()}
+        if wanted.namespace not in there:
+            raise unknown("namespace", wanted.namespace, there, "--namespace")
     matches = _labels(wanted.labels, cluster)
 
     def is_wanted(namespace: str, queue: str, group: str) -> bool:

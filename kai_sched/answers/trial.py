@@ -19,7 +19,7 @@ from kai_sched.cycle.world.pods import SECOND_NS, World, advance, stamp_stale
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
 from kai_sched.model.hints import SchedulingHints
-from kai_sched.model.objects import Pod, PodGroup
+from kai_sched.model.objects import Object, Pod, PodGroup
 from kai_sched.model.store import Cluster, Store
 from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.result import CycleResult
@@ -110,12 +110,11 @@ class Trials:
 
     def alone(self, group: str) -> Trials:
         """Trials of the cluster without any pod or group but this one."""
-        pods = {pod.key for pod in group_pods(self._base.pods, self._base.pod_groups, group)}
-        rest = (each for each in self._store.everything() if not isinstance(each, Pod | PodGroup))
-        kept = [self._base.pods[key] for key in sorted(pods)]
-        own = self._base.pod_groups.get(group)
-        cluster = Cluster.of([*rest, *kept, *([own] if own else [])])
-        return Trials(cluster, self.config, self.now_ns, self._decide)
+        kept: list[Object] = [each for each in self._store.everything() if not isinstance(each, Pod | PodGroup)]
+        kept += group_pods(self._base.pods, self._base.pod_groups, group)
+        if (own := self._base.pod_groups.get(group)) is not None:
+            kept.append(own)
+        return Trials(Cluster.of(kept), self.config, self.now_ns, self._decide)
 
     @contextmanager
     def left_alone(self) -> Iterator[Course]:

@@ -52,7 +52,7 @@ class Explanation:
     queue, priority_class, priority, preemptible
         Of its group.
     state
-        What it does now. All that follows but ``running`` is empty unless it waits.
+        What it does now. Unless it waits there is nothing that it needs, blocks it or would start it.
     waits_s
         Seconds since its oldest pod that waits was created.
     running

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from kai_sched.answers.goal import holding, pod_gpus
+from kai_sched.answers.goal import holds, pod_gpus, started_ns
 from kai_sched.answers.words import count, duration, gpus, nodes_text, since
 from kai_sched.answers.workload_changes import waits
 from kai_sched.answers.workloads import Workloads
@@ -74,8 +74,7 @@ def workload_state(
     pods: Sequence[Pod], group: PodGroup | None, evicted: Sequence[Evict], workloads: Workloads, now_ns: int
 ) -> WorkloadState:
     """What the workload with these pods does. ``evicted`` are the evictions of its pods without any change."""
-    running = [pod for pod in pods if pod.node and not pod.has_ended and not pod.deleted_ns]
-    created = min((pod.created_ns for pod in running), default=0)
+    running = [pod for pod in pods if holds(pod)]
     causes: Mapping[str, str] = {each.pod: each.cause for each in evicted}
     lost = Counter(workloads.of(cause).name if cause else "" for cause in causes.values())
     return WorkloadState(
@@ -84,7 +83,7 @@ def workload_state(
         failed=sum(pod.phase == Phase.FAILED for pod in pods),
         nodes=tuple(sorted(Counter(pod.node for pod in running).items())),
         gpus=sum(map(pod_gpus, running)),
-        up_s=since((group.last_start_ns if group else 0) or created, now_ns) if running else 0.0,
+        up_s=since(started_ns(group, running), now_ns) if running else 0.0,
         evicted=tuple(sorted(lost.items())),
     )
 
@@ -92,7 +91,7 @@ def workload_state(
 def _name(pods: Sequence[Pod]) -> State:
     if any(map(waits, pods)):
         return "waits"
-    if holding(pods):
+    if any(map(holds, pods)):
         return "runs"
     if any(not pod.has_ended for pod in pods):
         return "leaves"
