@@ -14,6 +14,7 @@ export PIP_NO_INPUT = 1
 PLACE := $(VENV)/.made-at-$(shell printf %s "$(CURDIR)" | cksum | cut -d' ' -f1)
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
+DOCS := $(VENV)/.docs
 WARM := $(VENV)/.warm
 SOURCES := $(shell find kai_sched -name '*.py')
 SOLVER := $(shell find kai_sched/solver kai_sched/snapshot -name '*.py')
@@ -26,7 +27,7 @@ CONTROL_PLANE := etcd kubernetes kwok
 # Over all cores: for tests that neither measure time nor share a control plane.
 SPREAD := --numprocesses=auto --dist=worksteal
 # The rules of the house, which `make check` and the hooks of .pre-commit-config.yaml run.
-HOUSE := tests/test_architecture.py tests/test_tidy.py tests/test_house.py tests/test_front_page.py
+HOUSE := tests/test_architecture.py tests/test_tidy.py tests/test_house.py tests/test_front_page.py tests/test_site.py
 PURE := $(wildcard tests/properties tests/scenarios)
 # What runs a second time with kernels interpreted; how they are compiled is no part of it, and explanations are
 # thousands of cycles, each of which other tests look at.
@@ -35,7 +36,7 @@ KERNEL_SUITES := $(PURE) $(wildcard tests/unit/solver) --ignore=tests/unit/solve
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo install test test-all test-fast test-long test-kind check crds docs bench bench-cluster lock dist
+.PHONY: help demo install test test-all test-fast test-long test-kind check crds docs site bench bench-cluster lock dist
 .PHONY: clean cluster-tools control-plane cluster-up cluster-down soak chromium screenshot bench-page
 
 help:
@@ -47,6 +48,7 @@ help:
 	@echo 'make test-long  the tests that take minutes each, and two minutes of soak; needs Go'
 	@echo 'make test-kind  the cluster tests on kind; needs Go and Docker'
 	@echo 'make check      formatting, lint, types, import contracts, house rules, generated files'
+	@echo 'make site       build/site: the documentation site, its links checked'
 	@echo 'make crds       write crds/ anew from kai_sched/api'
 	@echo 'make docs       write the generated files in docs/, and the outputs in documents, anew from the code'
 	@echo "make bench      the speed table; ARGS='--only SHAPE --json FILE --against COMMIT'"
@@ -80,7 +82,7 @@ test: $(DEV) $(WARM) check
 	@echo 'Left out: the slow tests, many examples, most tests on a real API server, the page in Chromium,' \
 	  'interpreted kernels (make test-all); tests that take minutes each (make test-long)'
 
-test-all: $(DEV) $(WARM) check chromium
+test-all: $(DEV) $(WARM) check chromium site
 	$(BIN)/python -m pytest $(FULL) $(PURE) $(SPREAD)
 	$(BIN)/python -m pytest $(FULL) $(HOUSE:%=--ignore=%) $(PURE:%=--ignore=%)
 	KAI_SCHED_JIT=off $(BIN)/python -m pytest $(FULL) $(KERNEL_SUITES) $(SPREAD)
@@ -108,10 +110,6 @@ check: $(DEV)
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --quiet $(HOUSE)
 	$(BIN)/python -m kai_sched.files.crds --check crds
-	$(BIN)/python -m tests.data_model | diff - docs/data-model.md || { \
-	  echo 'docs/data-model.md is out of date: run `make docs`' >&2; exit 1; }
-	$(BIN)/python -m tests.module_index | diff - docs/modules.md || { \
-	  echo 'docs/modules.md is out of date: run `make docs`' >&2; exit 1; }
 	$(BIN)/python -m tests.answers_schema | diff - docs/answers.schema.json || { \
 	  echo 'docs/answers.schema.json is out of date: run `make docs`' >&2; exit 1; }
 
@@ -119,11 +117,17 @@ crds: $(DEV)
 	$(BIN)/python -m kai_sched.files.crds crds
 
 docs: $(DEV)
-	$(BIN)/python -m tests.data_model > docs/data-model.md
-	$(BIN)/python -m tests.module_index > docs/modules.md
 	$(BIN)/python -m tests.answers_schema > docs/answers.schema.json
 	$(BIN)/python -m tests.example_company
 	$(BIN)/python -m tests.shown_outputs
+
+# A warning is an error. What is made from the code is made anew each time.
+site: $(DOCS)
+	rm -rf build/site
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env --conf-dir docs \
+	  --doctree-dir build/site-cache . build/site
+	$(BIN)/python -m tests.site.links build/site
+	@echo 'build/site/index.html is the front page'
 
 bench: $(RUNTIME)
 	$(BIN)/python -m tests.perf.bench $(ARGS)
@@ -191,6 +195,11 @@ $(RUNTIME): $(PLACE) requirements/build.txt requirements/runtime.txt pyproject.t
 $(DEV): $(RUNTIME) requirements/dev.txt
 	@echo 'Installing the tools for development'
 	@$(BIN)/pip install --quiet --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(DOCS): $(DEV) requirements/docs.txt
+	@echo 'Installing what builds the documentation site'
+	@$(BIN)/pip install --quiet --require-hashes -r requirements/docs.txt
 	@touch $@
 
 # Bytecode, too: with PYTHONDONTWRITEBYTECODE in the environment, each start would compile 250 modules again.

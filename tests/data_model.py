@@ -1,5 +1,5 @@
-"""docs/data-model.md, made from the schema of the snapshot and the tables of the solver by `make docs`, and what
-tests hold the arrays against.
+"""The tables that the solver works on, from the schema of the snapshot and the tables of the solver: the page
+docs/data-model.md of the site, and what tests hold the arrays against.
 
 The columns of the solver's tables are described where they are declared, in the comment behind each field::
 
@@ -106,7 +106,7 @@ def axes_of(shape: str) -> str:
 
 def render() -> str:
     """The page in Markdown: each table with what its rows are, and the files where its columns are described."""
-    lines = ["# Data model", "", "Made by `make docs`; do not edit.", f"{INTRODUCTION}", "", "## Snapshot", ""]
+    lines = ["# Data model", "", INTRODUCTION, "", "## Snapshot", ""]
     lines += ["Columns: `kai_sched/snapshot/columns.py`.", "", prose(columns.__doc__), ""]
     for name, schema in SCHEMA.items():
         table = getattr(snapshot_tables, name, None) or getattr(claim_tables, name)

@@ -1,4 +1,4 @@
-"""The index of modules, docs/modules.md, made from the docstrings of the modules by `make docs`.
+"""The index of modules, made from their docstrings: the page docs/modules.md of the site.
 
 Each module of the package has a line with the first sentence of its docstring, by folder; a package without code or
 docstring has none.
@@ -15,7 +15,7 @@ from tests.tree import Module, modules
 
 HEAD = """# Modules
 
-What each module decides, by folder: the first sentence of its docstring. Made by `make docs`; do not edit.
+What each module decides, by folder: the first sentence of its docstring.
 The first line of a folder is its front page, `__init__.py`, which says how its modules work together."""
 SENTENCE = re.compile(r".+?\.(?=\s|$)")
 

@@ -1,4 +1,4 @@
-"""docs/data-model.md is current, and the tables of the solver are as their comments say."""
+"""The tables of the solver are as their comments say."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from kai_sched.solver.claim_state import longest_claims
 from kai_sched.solver.decisions import make_decisions
 from kai_sched.solver.eviction.allocation import make_search
 from kai_sched.solver.log_size import make_log
-from tests.data_model import ANY, PARTS, read_tables, render, tables_of
-from tests.tree import ROOT
+from tests.data_model import ANY, PARTS, read_tables, tables_of
 from tests.unit.solver.tables import Member, assemble, node_table, queue_table, table, term_table
 
 MODULES = [module for modules in PARTS.values() for module in modules]
@@ -150,10 +149,6 @@ MADE = (
     make_tree(SAMPLE),
     make_search(SAMPLE),
 )
-
-
-def test_the_page_is_up_to_date() -> None:
-    assert (ROOT / "docs" / "data-model.md").read_text() == render()
 
 
 def test_the_axes_of_the_sample_can_be_told_apart() -> None:
