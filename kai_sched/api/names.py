@@ -23,6 +23,11 @@ CONFIG_NAME = "kai-config"
 DEFAULT_SHARD = "default"
 DEFAULT_QUEUE = "default-queue"
 DEFAULT_PARENT_QUEUE = "default-parent-queue"
+# The deployments of the original beside its schedulers, as its chart names them.
+ORIGINAL_PARTS = frozenset(
+    {"admission", "binder", "kai-operator", "node-scale-adjuster", "pod-grouper", "podgroup-controller"}
+    | {"queue-controller"}
+)
 # Kubernetes' own classes, and the one namespace in which they count for scheduling.
 SYSTEM_CLASSES_PREFIX = "system-"
 SYSTEM_NAMESPACE = "kube-system"

@@ -1,5 +1,5 @@
-"""``kai-sched doctor``: the checks of this installation, whether a cluster is asked as well, what is printed, and the
-exit status. The checks of the cluster are in ``cluster_checks``.
+"""``kai-sched doctor``: the checks of this installation, whether a cluster or files are checked as well, what is
+printed, and the exit status. The checks of the cluster are in ``cluster_checks``, other schedulers in ``migration``.
 """
 
 from __future__ import annotations
@@ -7,11 +7,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from kai_sched.cli.cluster_checks import check_cluster
 from kai_sched.cli.finding import Finding, Gravity
+from kai_sched.cli.migration.takeover import takeover_of_cluster, takeover_of_files
 from kai_sched.cli.version import COMPILED, INTERPRETED, InstallationFacts, facts
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.login import LoginFailure
@@ -20,16 +22,40 @@ from kai_sched.report.text import plain
 CONNECTIONS = 8  # requests at the same time
 
 
-def doctor(kubeconfig: str | None, context: str | None, namespace: str, output: str) -> int:
+@dataclass(frozen=True, slots=True)
+class DoctorOptions:
+    """What is checked, and how it is printed.
+
+    ``paths`` are files with objects of a cluster; ``takeover`` asks a cluster about other schedulers, too.
+    """
+
+    paths: tuple[str, ...]
+    takeover: bool
+    kubeconfig: str | None
+    context: str | None
+    namespace: str
+    output: str
+
+    @property
+    def names_cluster(self) -> bool:
+        """Whether a cluster was named, so that it is an error where it does not answer."""
+        return self.takeover or bool(self.kubeconfig or self.context)
+
+
+def doctor(options: DoctorOptions) -> int:
     """Print the findings; return the exit status: 1 if something is an error, else 0.
 
-    Without a cluster that answers only this installation is checked. That is an error only if one was named by
-    ``kubeconfig`` or ``context``.
+    Without a cluster that answers only this installation is checked. That is an error only if one was named. With
+    files no cluster is asked, unless it was named.
     """
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    found = [*check_installation(facts()), *asyncio.run(_ask_cluster(kubeconfig, context, namespace))]
+    found = check_installation(facts())
+    if options.names_cluster or not options.paths:
+        found += asyncio.run(_ask_cluster(options))
+    if options.paths:
+        found += takeover_of_files(options.paths)
     failed = any(each.gravity is Gravity.ERROR for each in found)
-    if output == "json":
+    if options.output == "json":
         print(json.dumps({"ok": not failed, "findings": [each.to_dict() for each in found]}, indent=2))
     else:
         for each in found:
@@ -66,16 +92,16 @@ def _megabytes(folder: Path) -> str:
     return f"{sum(file.stat().st_size for file in folder.iterdir()) / 1e6:.1f} MB"
 
 
-async def _ask_cluster(kubeconfig: str | None, context: str | None, namespace: str) -> list[Finding]:
-    named = bool(kubeconfig or context)
-    gravity = Gravity.ERROR if named else Gravity.OK
-    remedy = "check --kubeconfig and --context, and whether the API server runs" if named else ""
+async def _ask_cluster(options: DoctorOptions) -> list[Finding]:
+    gravity = Gravity.ERROR if options.names_cluster else Gravity.OK
+    remedy = "check --kubeconfig and --context, and whether the API server runs" if options.names_cluster else ""
     try:
-        api = await Api.connect(kubeconfig, context, CONNECTIONS)
+        api = await Api.connect(options.kubeconfig, options.context, CONNECTIONS)
     except LoginFailure as failure:
         return [Finding(gravity, "no cluster", str(failure))]  # the text ends with the remedy
     try:
-        return await check_cluster(api, namespace, datetime.now(UTC))
+        found = await check_cluster(api, options.namespace, datetime.now(UTC))
+        return [*found, *await takeover_of_cluster(api)] if options.takeover else found
     except ApiFailure as failure:
         return [Finding(gravity, "no cluster", f"{api.credentials().server}: {failure}", remedy)]
     finally:

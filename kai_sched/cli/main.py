@@ -64,6 +64,15 @@ def version(output: flags.FactsOutput = "text") -> None:
 
 @app.command()
 def doctor(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE|FOLDER|-...", help="Files with objects of a cluster: checked for other schedulers."
+        ),
+    ] = None,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Also list what the cluster has of other schedulers, and what changes.")
+    ] = False,
     kubeconfig: flags.Kubeconfig = None,
     context: flags.Context = None,
     namespace: flags.SystemNamespace = "kai-scheduler",
@@ -71,12 +80,36 @@ def doctor(
 ) -> None:
     """Check this installation, and what the API server has of kai-sched, where one answers.
 
-    Prints a line for each check: ok, warning or error, what was looked at, and the remedy. Exit status: 0, or 1 where
-    something is an error.
+    With --cluster or with files, it also says what there is of KAI Scheduler, Kueue, Volcano and YuniKorn, and what
+    changes when kai-sched takes over. It only gets and lists. Prints a line for each check: ok, warning or error, what
+    was looked at, and the remedy. Exit status: 0, or 1 where something is an error.
     """
-    from kai_sched.cli.doctor import doctor
+    from kai_sched.cli.doctor import DoctorOptions, doctor
 
-    raise typer.Exit(doctor(kubeconfig, context, namespace, output))
+    options = DoctorOptions(tuple(paths or ()), cluster, kubeconfig, context, namespace, output)
+    raise typer.Exit(doctor(options))
+
+
+@app.command()
+def convert_kueue(
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="FILE|FOLDER|-...", help="Files with objects of Kueue.")
+    ] = None,
+    cluster: flags.Cluster = False,
+    kubeconfig: flags.Kubeconfig = None,
+    context: flags.Context = None,
+) -> None:
+    """Make Queues of the ClusterQueues and Cohorts of Kueue (v1beta1, v1beta2), and print them as YAML.
+
+    What has no meaning in a Queue is listed on stderr, with object, field and remedy. Nothing is applied. Exit status:
+    0, or 2 if the input cannot be used.
+    """
+    from kai_sched.cli.inputs import ClusterOptions
+    from kai_sched.cli.migration.convert import convert_kueue
+
+    flags.check_input(paths, cluster, kubeconfig, context)
+    options = ClusterOptions(kubeconfig, context) if cluster else None
+    raise typer.Exit(convert_kueue(tuple(paths or ()), options))
 
 
 @app.command()

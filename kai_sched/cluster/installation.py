@@ -18,11 +18,6 @@ from kai_sched.cluster.reflector import METADATA_LIST
 
 LEASES = "coordination.k8s.io/v1"
 APPS = "apps/v1"
-# The deployments of the original beside its schedulers, as its chart names them.
-ORIGINAL_PARTS = frozenset(
-    {"admission", "binder", "kai-operator", "node-scale-adjuster", "pod-grouper", "podgroup-controller"}
-    | {"queue-controller"}
-)
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -107,7 +102,7 @@ async def scheduler_deployments(api: Api, namespace: str, scheduler: str) -> lis
     found = []
     for each in await _items(api, objects_path(APPS, "deployments", namespace)):
         name = each["metadata"]["name"]
-        if name not in ORIGINAL_PARTS and not is_named(name, scheduler):
+        if name not in names.ORIGINAL_PARTS and not is_named(name, scheduler):
             continue
         containers = each["spec"]["template"]["spec"].get("containers") or []
         # The original's scheduler has no subcommands, only flags.
