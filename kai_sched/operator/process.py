@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Awaitable
 from pathlib import Path
 
+from kai_sched import __version__
 from kai_sched.cluster.access_reviews import AccessReviews
 from kai_sched.cluster.client import Api
 from kai_sched.cluster.lease import LeaderLease
@@ -53,14 +54,15 @@ async def run(options: RunOptions) -> int:
     pod_name = os.environ.get("POD_NAME") or socket.gethostname()
     identity = f"{pod_name}_{uuid.uuid4()}"
     rng = random.Random()
-    recorder = CycleRecorder(Path(options.recordings), time.monotonic, time.time)
+    metrics = Metrics(options.metrics_namespace, version=__version__)
+    recorder = CycleRecorder(Path(options.recordings), time.monotonic, time.time, metrics.count_recording_failure)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, recorder.request, "SIGUSR2")
 
     def connect_lease() -> Awaitable[Api]:
         return Api.connect(options.kubeconfig, options.context, 2, options.server)
 
     lease = LeaderLease(connect_lease, options.namespace, identity, rng=rng)
-    pages = Pages(Metrics(options.metrics_namespace), lambda: (lease.held(), lease.holder))
+    pages = Pages(metrics, lambda: (lease.held(), lease.holder))
     try:
         await pages.listen(options.listen_address)
     except ListenFailure as failure:
@@ -79,7 +81,7 @@ async def run(options: RunOptions) -> int:
         # The threads share an interpreter: a request must not wait long for the thread that decides.
         sys.setswitchinterval(0.002)
         settings = LiveSettings(options.config, options.shard)
-        webhooks = WebhookService(options, api, settings)
+        webhooks = WebhookService(options, api, settings, metrics)
         if options.webhook_address:
             pages.readiness.webhooks["webhooks"] = webhooks.problem
         await webhooks.start()

@@ -31,6 +31,27 @@ def rule(eviction: Evict) -> str:
     return _RULES[eviction.action]
 
 
+def reason_code(eviction: Evict) -> str:
+    """What the eviction does to the victim, in a word for metrics.
+
+    Moved: it has another node. Priority: a group of its queue has a higher priority. OverQuota: another queue reclaims
+    what the victim's queue holds beyond its quota; WithinQuota: what it holds within it. BelowMinimum: its gang was
+    stale. Consolidated: its room is needed in one piece.
+    """
+    if eviction.moved:
+        return "Moved"
+    if eviction.action != "reclaim":
+        return {"preempt": "Priority", STALE: "BelowMinimum"}.get(eviction.action, "Consolidated")
+    taken = dict(eviction.freed)
+    victim = eviction.sides[0] if eviction.sides else None
+    over = victim is not None and any(
+        victim.allocated[place] > victim.quota[place]
+        for place, resource in enumerate(_RESOURCES)
+        if taken.get(resource)
+    )
+    return "OverQuota" if over else "WithinQuota"
+
+
 def notice(eviction: Evict) -> str:
     """One eviction in a line: the pod, the group that gets the room, the rule, and what is freed."""
     amounts = ", ".join(show_amount(name, amount) for name, amount in freed(eviction))

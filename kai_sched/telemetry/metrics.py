@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import prometheus_client
@@ -25,20 +25,18 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from kai_sched.model.keys import GroupKey
-from kai_sched.model.objects import Queue
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind, Evict
-from kai_sched.plan.result import CycleResult, QueueState
-from kai_sched.telemetry.series import EvictedPods, Series
+from kai_sched.plan.receipts import reason_code
+from kai_sched.plan.result import CycleResult
+from kai_sched.telemetry.memory_limit import memory_limit_bytes
+from kai_sched.telemetry.queue_metrics import QueueMetrics
+from kai_sched.telemetry.series import OTHERS, EvictedPods, FirstStartWaits, Series
 from kai_sched.telemetry.unexpected import FAULTS, FaultLog
 
 BUCKETS_MS = tuple(5.0 * 2**k for k in range(10))
-MILLI = 1000.0  # a second in milliseconds, a core in millicores
-GIGABYTE = 1e9
-PLACES = 4  # decimals of what is allocated
-
-_WAITING = ("Pending", "Gated", "Pipelined")
-_QUEUE_LABELS = ("queue_name", "queue_metadata_name", "queue_display_name")
+MILLI = 1000.0  # a second in milliseconds
+BIND_REASONS_MAX = 50  # webhooks of others may refuse a bind for any reason that they like
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +52,15 @@ class CycleTimes:
 class Metrics:
     """All metrics of one process, in a registry of its own. May be used by several threads.
 
-    ``clock`` gives seconds that never go back.
+    ``clock`` gives seconds that never go back, ``version`` is that of kai-sched.
     """
 
     def __init__(
-        self, namespace: str = "kai", clock: Callable[[], float] = time.monotonic, faults: FaultLog = FAULTS
+        self,
+        namespace: str = "kai",
+        clock: Callable[[], float] = time.monotonic,
+        faults: FaultLog = FAULTS,
+        version: str = "",
     ) -> None:
         # The contract does not have the client's series about when a metric was created.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -91,8 +93,13 @@ class Metrics:
         self._preemptions = Series(f"{self._prefix}total_preemption_attempts", "Pod groups for which preempt made room")
         self._preemptions.add((), 0)
         self._evicted = EvictedPods(f"{self._prefix}pod_group_evicted_pods_total", clock)
-        self._queues = _Queues(self._prefix)
+        self._evictions = self._counter("evictions", "Pods that were evicted", "action", "reason")
+        self._bind_failures = self._counter("bind_failures", "Binds that were given up", "reason")
+        self._bind_reasons: set[str] = set()
+        self._first_starts = FirstStartWaits(f"{self._prefix}podgroup_first_start_wait_seconds", self._registry)
+        self._queues = QueueMetrics(self._prefix, time.time)
         self._registry.register(self._queues)
+        self._show_process(version)
         self._depths = Depths(self._prefix)
         self._registry.register(self._depths)
         self._registry.register(_Faults(self._prefix, faults))
@@ -105,6 +112,17 @@ class Metrics:
             "code",
         )
         self._restarts = self._counter("watch_restarts", "Watches that were started again", "resource")
+
+    def _show_process(self, version: str) -> None:
+        """Show the process itself: its version, its memory, and the limit on that."""
+        self._gauge("build_info", "1, with the version of kai-sched", "version").labels(version).set(1)
+        limit = self._gauge("memory_limit_bytes", "Memory that the container may have; infinite without a limit")
+        limit.set_function(memory_limit_bytes)
+        self._recording_failures = self._counter("recording_failures", "Files of recordings that were not written")
+        self._certificate_end = self._gauge(
+            "webhook_certificate_end_timestamp_seconds",
+            "When the certificate of the webhooks ends, in seconds since the epoch; 0 while none is served",
+        )
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)
@@ -144,9 +162,28 @@ class Metrics:
             if action == "preempt":
                 self._preemptions.add((), count)
 
-    def show_pending(self, result: CycleResult) -> None:
-        """Show the pending pods and groups of this cycle, by queue and reason."""
-        self._queues.show_pending(result)
+    def show_pending(self, cluster: Cluster, result: CycleResult) -> None:
+        """Show the pending pods and groups of this cycle, by queue and reason, and how long groups have waited."""
+        self._queues.show_pending(cluster, result)
+        self._first_starts.forget(cluster.queues)
+
+    def observe_first_start(self, queue: str, wait_s: float) -> None:
+        """A group runs its minimum for the first time, so many seconds after it was created."""
+        self._first_starts.observe(queue, wait_s)
+
+    def count_bind_failure(self, reason: str) -> None:
+        """A bind was given up."""
+        if len(self._bind_reasons) < BIND_REASONS_MAX:
+            self._bind_reasons.add(reason)
+        self._bind_failures.labels(reason if reason in self._bind_reasons else OTHERS).inc()
+
+    def count_recording_failure(self) -> None:
+        """The inputs of cycles could not be written to a file."""
+        self._recording_failures.inc()
+
+    def observe_certificate(self, end_s: float) -> None:
+        """The webhooks are served with a certificate that ends then, in seconds since the epoch."""
+        self._certificate_end.set(end_s)
 
     def observe_binding(self, created_to_sent_s: float, sent_to_done_s: float) -> None:
         """A pod is bound. If clocks differ the first time may be negative; it counts as 0 then."""
@@ -156,6 +193,7 @@ class Metrics:
     def observe_eviction(self, eviction: Evict, cluster: Cluster) -> None:
         """A pod has been evicted, as decided on this view."""
         self._evicted.add(eviction, cluster)
+        self._evictions.labels(eviction.action, reason_code(eviction)).inc()
 
     def forget_groups(self, cluster: Cluster) -> None:
         """Drop the series of groups that have been gone for a while."""
@@ -238,82 +276,6 @@ class _Faults(Collector):
         yield family
 
 
-class _Queues(Collector):
-    """The queues as of the last cycle."""
-
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-        self._shown: tuple[Mapping[str, Queue], tuple[QueueState, ...]] = ({}, ())
-        self._pending: Mapping[tuple[str, str], tuple[int, int]] = {}
-
-    def show(self, queues: Mapping[str, Queue], states: tuple[QueueState, ...]) -> None:
-        self._shown = (queues, states)
-
-    def show_pending(self, result: CycleResult) -> None:
-        """Show pods and groups by queue and reason, in the order of names."""
-        found: dict[tuple[str, str], tuple[int, int]] = {}
-        for state in result.groups.values():
-            pods = sum(map(state.counts.get, _WAITING, (0, 0, 0)))
-            if pods:
-                key = state.queue, state.reason.code if state.reason else "Pipelined"
-                before = found.get(key, (0, 0))
-                found[key] = before[0] + pods, before[1] + 1
-        self._pending = dict(sorted(found.items()))
-
-    def collect(self) -> Iterator[Metric]:
-        yield from self._collect_pending()
-        queues, states = self._shown
-        every = queues.values()
-        yield self._family("queue_info", "1 for each queue", ((q, 1.0) for q in every))
-        yield self._family("queue_deserved_gpus", "GPU quota, -1 for unlimited", ((q, q.gpu.quota) for q in every))
-        yield self._family(
-            "queue_quota_cpu_cores", "CPU quota, -1 for unlimited", ((q, _scaled(q.cpu.quota, MILLI)) for q in every)
-        )
-        yield self._family(
-            "queue_quota_memory_bytes", "Memory quota, -1 for unlimited", ((q, q.memory.quota) for q in every)
-        )
-        # A queue that the last cycle left out, as its parent is missing, has a quota, but no share.
-        known = [(queues[state.name], state) for state in states if state.name in queues]
-        asked = ((queue, round(state.requested[2], PLACES)) for queue, state in known)
-        yield self._family("queue_requested_gpus", "GPUs in use and asked for", asked)
-        for name, documentation, resource, unit in (
-            ("queue_allocated_cpu_cores", "CPU in use", 0, MILLI),
-            ("queue_allocated_memory_bytes", "Memory in use", 1, 1.0),
-            ("queue_allocated_gpus", "GPUs in use", 2, 1.0),
-        ):
-            values = ((queue, round(state.allocated[resource] / unit, PLACES)) for queue, state in known)
-            yield self._family(name, documentation, values)
-        for name, documentation, resource, unit in (
-            ("queue_fair_share_cpu_cores", "The queue's share of the CPU", 0, MILLI),
-            ("queue_fair_share_memory_gb", "The queue's share of the memory, in units of 10^9 bytes", 1, GIGABYTE),
-            ("queue_fair_share_gpu", "The queue's share of the GPUs", 2, 1.0),
-        ):
-            values = ((queue, state.fair_share[resource] / unit) for queue, state in known)
-            yield self._family(name, documentation, values, shown=True)
-
-    def _collect_pending(self) -> Iterator[Metric]:
-        labels = ("queue", "reason")
-        pods = GaugeMetricFamily(
-            f"{self._prefix}pending_pods", "Pods that wait, by the reason of their group", labels=labels
-        )
-        groups = GaugeMetricFamily(f"{self._prefix}pending_podgroups", "Pod groups with such pods", labels=labels)
-        for key, (n_pods, n_groups) in self._pending.items():
-            pods.add_metric(key, n_pods)
-            groups.add_metric(key, n_groups)
-        yield pods
-        yield groups
-
-    def _family(
-        self, name: str, documentation: str, values: Iterable[tuple[Queue, float]], shown: bool = False
-    ) -> GaugeMetricFamily:
-        """Return a gauge. With ``shown`` queue_name is the display name, if there is one, as the contract wants it."""
-        family = GaugeMetricFamily(self._prefix + name, documentation, labels=_QUEUE_LABELS)
-        for queue, value in values:
-            first = queue.display_name if shown and queue.display_name else queue.name
-            family.add_metric((first, queue.name, queue.display_name), value)
-        return family
-
-
 def _placed_groups(cluster: Cluster, result: CycleResult) -> set[GroupKey]:
     """The groups of the pods that are to be bound; a pod without one is a group of its own."""
     bound = [effect.pod for effect in result.effects if isinstance(effect, Bind)]
@@ -324,7 +286,3 @@ def _helped_groups(result: CycleResult) -> Mapping[str, int]:
     """For how many groups each action made room."""
     found = {(effect.action, effect.cause) for effect in result.effects if isinstance(effect, Evict) and effect.cause}
     return Counts(action for action, _ in found)
-
-
-def _scaled(quota: float, unit: float) -> float:
-    return quota if quota < 0 else quota / unit

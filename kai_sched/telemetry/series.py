@@ -1,12 +1,14 @@
-"""Counters that the Prometheus client cannot keep: without the suffix "_total"; and for how long evicted pods are
-counted by group.
+"""Metrics whose labels tenants choose, and how many series of each there are at most; counters without the suffix
+"_total".
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Container
+
+from prometheus_client import CollectorRegistry, Histogram
 
 from kai_sched.api import names
 from kai_sched.model.keys import group_key, split_key, unmarked
@@ -18,6 +20,10 @@ Labels = tuple[str, ...]
 KEPT_S = 600.0  # how long the series of a group that is gone are shown: Prometheus scrapes about once a minute
 CHECK_S = 30.0
 SERIES_MAX = 10_000
+QUEUES_MAX = 1_000
+OTHERS = "(others)"  # the label of all that is beyond a bound
+# From a second to a week: a gang may wait for days until others end.
+WAIT_BUCKETS_S = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400, 259_200, 604_800)
 
 
 class Series:
@@ -93,6 +99,31 @@ class EvictedPods:
             elif now - seen > KEPT_S:
                 del self._seen[values]
                 self.series.drop(values)
+
+
+class FirstStartWaits:
+    """How long groups waited for their first start, by queue, until the queue is gone; at most QUEUES_MAX queues.
+
+    ``observe`` and ``forget`` are for one thread.
+    """
+
+    def __init__(self, name: str, registry: CollectorRegistry) -> None:
+        text = "From the creation of a pod group until its minimum was bound for the first time"
+        self._histogram = Histogram(name, text, ("queue",), buckets=WAIT_BUCKETS_S, registry=registry)
+        self._queues: set[str] = set()
+
+    def observe(self, queue: str, wait_s: float) -> None:
+        """A group of the queue runs for the first time. If clocks differ the time may be negative; it is 0 then."""
+        if queue not in self._queues and len(self._queues) >= QUEUES_MAX:
+            queue = OTHERS
+        self._queues.add(queue)
+        self._histogram.labels(queue).observe(max(0.0, wait_s))
+
+    def forget(self, queues: Container[str]) -> None:
+        """Only these queues exist: drop the series of others."""
+        for queue in [each for each in self._queues if each != OTHERS and each not in queues]:
+            self._queues.discard(queue)
+            self._histogram.remove(queue)
 
 
 def _escaped(value: str) -> str:

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TOOLS = Path(__file__).resolve().parent / "tools"
-GROUPS = ("etcd", "kwok", "kubernetes", "kuberay", "jobset", "lws", "dra", "allocator")
+GROUPS = ("etcd", "kwok", "kubernetes", "kuberay", "jobset", "lws", "dra", "allocator", "prometheus")
 ASSETS = "KUBEBUILDER_ASSETS"
 
 # The stages say how kwok's kubelets behave; it knows none of itself. A heartbeat each 20 s is what a kubelet sends.
@@ -34,6 +34,8 @@ GO_NAMES = {
     "dra": "dra-example-kubeletplugin",
 }  # what `go build` calls it instead
 PROGRAMS = {"kubernetes": "kube-apiserver"}  # the program that stands for its group, if it has another name
+# Build tags. Without them Prometheus has the libraries of two dozen clouds, in which it would look for targets.
+TAGS = {"prometheus": "remove_all_sd"}
 # What else is taken from a group's module, into a folder beside its program.
 SHIPPED = {
     "kwok": ("sigs.k8s.io/kwok", "stages", KWOK_STAGES),
@@ -113,7 +115,8 @@ def _build(group: str, folder: Path) -> None:
         flags += f" -X k8s.io/component-base/version.gitVersion={version[1]}"
     # No more than two packages at once: compilers of this size take more memory than they save time.
     what = "." if _sources(group) else "tool"
-    command = [go(), "build", "-p", "2", "-trimpath", "-ldflags", flags, "-o", f"{folder}/", what]
+    tags = ["-tags", TAGS[group]] if group in TAGS else []
+    command = [go(), "build", "-p", "2", "-trimpath", *tags, "-ldflags", flags, "-o", f"{folder}/", what]
     subprocess.run(command, cwd=TOOLS / group, check=True)
     for name, built in GO_NAMES.items():
         if (folder / built).is_file():
@@ -131,7 +134,7 @@ def _build(group: str, folder: Path) -> None:
 @functools.cache
 def _folder(group: str) -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    key = hashlib.sha256(_ask_go(group, "env", "GOVERSION", "GOOS", "GOARCH").encode())
+    key = hashlib.sha256((_ask_go(group, "env", "GOVERSION", "GOOS", "GOARCH") + TAGS.get(group, "")).encode())
     for path in (TOOLS / group / "go.mod", TOOLS / group / "go.sum", *_sources(group)):
         key.update(path.read_bytes())
     return Path(base) / "kai-sched-tools" / f"{group}-{key.hexdigest()[:16]}"

@@ -56,10 +56,19 @@ class CycleRecorder:
         Seconds that never go back.
     wall_s
         Seconds since the epoch, for the names of files.
+    on_failure
+        Called for each file that could not be written.
     """
 
-    def __init__(self, folder: Path, monotonic: Callable[[], float], wall_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        monotonic: Callable[[], float],
+        wall_s: Callable[[], float],
+        on_failure: Callable[[], None] = lambda: None,
+    ) -> None:
         self._folder = folder
+        self._on_failure = on_failure
         self._monotonic = monotonic
         self._wall_s = wall_s
         self._kept: deque[RecordedCycle] = deque()
@@ -116,6 +125,7 @@ class CycleRecorder:
             except Exception as error:
                 remedy = "name a folder that can be written with --recordings"
                 problem = f"{type(error).__name__}: {error}"
+                self._on_failure()
                 log.error("recordings.failed", file=str(path), why=why, problem=problem, remedy=remedy)
             else:
                 replay = f"kai-sched replay {path}"

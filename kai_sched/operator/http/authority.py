@@ -111,6 +111,11 @@ def age(pair: Pair, now: datetime) -> timedelta:
     return now - x509.load_pem_x509_certificate(pair.certificate).not_valid_before_utc - BACKDATED
 
 
+def end(pair: Pair) -> datetime:
+    """Return when the certificate ends."""
+    return x509.load_pem_x509_certificate(pair.certificate).not_valid_after_utc
+
+
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime
 ) -> x509.CertificateBuilder:

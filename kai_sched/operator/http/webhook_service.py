@@ -15,11 +15,13 @@ from datetime import UTC, datetime
 import structlog
 
 from kai_sched.cluster.client import Api
+from kai_sched.operator.http.authority import Pair, end
 from kai_sched.operator.http.certificate import CertificateManager
 from kai_sched.operator.http.webhook_server import WebhookServer
 from kai_sched.operator.intake.live_settings import LiveSettings
 from kai_sched.operator.options import RunOptions
 from kai_sched.reconcile.admission.review import review
+from kai_sched.telemetry.metrics import Metrics
 
 log = structlog.get_logger("webhooks")
 
@@ -33,14 +35,15 @@ class WebhookService:
         Checks of readiness: what keeps reviews from being answered, and what is wrong with the certificate.
     """
 
-    def __init__(self, options: RunOptions, api: Api, settings: LiveSettings) -> None:
+    def __init__(self, options: RunOptions, api: Api, settings: LiveSettings, metrics: Metrics) -> None:
         self._address = options.webhook_address
         self._delay_s = options.shutdown_delay_s if options.webhook_address else 0.0
         self._settings = settings
+        self._metrics = metrics
         self._rng = random.Random()  # only for the threads that review
         self._server = WebhookServer(self._review)
         self._certificate = CertificateManager(
-            api, options.namespace, lambda: datetime.now(UTC), self._server.use, self._scheduler_name
+            api, options.namespace, lambda: datetime.now(UTC), self._use, self._scheduler_name
         )
         self._tasks: list[asyncio.Task[None]] = []
         self.problem = self._server.problem
@@ -71,6 +74,10 @@ class WebhookService:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
         await self._server.stop()
+
+    def _use(self, pair: Pair) -> None:
+        self._server.use(pair)
+        self._metrics.observe_certificate(end(pair).timestamp())
 
     def _scheduler_name(self) -> str:
         return self._settings.config.scheduler_name if self._settings.fixed else ""

@@ -16,6 +16,7 @@ from kai_sched.model.config import Config
 from kai_sched.model.keys import split_key
 from kai_sched.model.store import Cluster
 from kai_sched.operator.decided_cycle import DecidedCycle
+from kai_sched.operator.reporting.first_starts import FirstStarts
 from kai_sched.operator.reporting.observations import Found, observe_all
 from kai_sched.plan import waits
 from kai_sched.plan.effects import Bind, Evict, Pipeline, Plan, Ref, Write
@@ -83,6 +84,7 @@ class StatusComputer:
         self._config = config
         self._reconciler = StatusReconciler(config)
         self._metrics = metrics
+        self._starts = FirstStarts(metrics.observe_first_start)
         self._pipelined: dict[str, str] = {}  # the nodes that pods wait for, by uid of the pod
 
     def compute(self, batch: Batch) -> tuple[list[Write], float | None]:
@@ -111,8 +113,9 @@ class StatusComputer:
         return writes + found, again_s
 
     def _statuses(self, batch: Batch, decided: DecidedCycle) -> tuple[list[Write], float | None]:
-        self._metrics.show_pending(decided.result)
+        self._metrics.show_pending(decided.cluster, decided.result)
         self._metrics.forget_groups(decided.cluster)
+        self._starts.forget(decided.cluster)
         self._reconciler.follow(decided.config)
         found = self._reconciler.writes(decided.cluster, decided.result, batch.now_ns, batch.steady_ns, batch.most)
         faults, self._reconciler.faults = self._reconciler.faults, []
@@ -125,6 +128,7 @@ class StatusComputer:
         for decided in cycles:
             result = decided.result
             self._metrics.count_cycle(decided.cluster, result)
+            self._starts.decided(decided.cluster, result)
             places = {effect.uid: effect for effect in result.effects if isinstance(effect, Pipeline)}
             news = [effect for uid, effect in places.items() if self._pipelined.get(uid) != effect.node]
             writes += _pipelined(news, decided)
@@ -138,6 +142,7 @@ class StatusComputer:
             groups.setdefault(each.group, []).append(each)
             if each.created_ns is not None:
                 self._metrics.observe_binding((each.done_ns - each.created_ns) / 1e9 - each.seconds, each.seconds)
+            self._starts.bound(each.bind.uid, each.done_ns)
             ref = pod_ref(each.bind)
             if each.unlabelled:
                 writes.append(events.queue_label_missing(ref, self._config.queue_label))

@@ -165,6 +165,7 @@ class StatusReporter:
 
     def failed(self, bind: Bind, failure: BindFailure, again: float | None) -> None:
         """The bind was given up. ``again`` is when its group is tried again; None: when something changes."""
+        self._metrics.count_bind_failure(failure.reason)
         log.warning("bind.failed", pod=bind.pod, node=bind.node, reason=failure.reason, message=failure.message)
         if again is not None and failure.status != 404:
             wait_s = max(0.0, again - self._clock.monotonic())

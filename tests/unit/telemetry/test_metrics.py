@@ -52,6 +52,19 @@ OURS = {
     "kai_pending_pods": "gauge",
     "kai_pending_podgroups": "gauge",
     "kai_queue_requested_gpus": "gauge",
+    "kai_queue_requested_cpu_cores": "gauge",
+    "kai_queue_requested_memory_bytes": "gauge",
+    "kai_queue_limit_gpus": "gauge",
+    "kai_queue_limit_cpu_cores": "gauge",
+    "kai_queue_limit_memory_bytes": "gauge",
+    "kai_longest_first_start_wait_seconds": "gauge",
+    "kai_podgroup_first_start_wait_seconds": "histogram",
+    "kai_evictions_total": "counter",
+    "kai_bind_failures_total": "counter",
+    "kai_recording_failures_total": "counter",
+    "kai_webhook_certificate_end_timestamp_seconds": "gauge",
+    "kai_memory_limit_bytes": "gauge",
+    "kai_build_info": "gauge",
     "kai_waiting": "gauge",
     "kai_cycle_failures_total": "counter",
     "kai_cycle_running_seconds": "gauge",
@@ -248,7 +261,8 @@ def test_what_waits_is_shown_by_queue_and_reason() -> None:
         group("e", "team-b", {"Running": 2}, None),
     ]
     metrics = Metrics()
-    metrics.show_pending(replace(result(), groups={each.key: each for each in groups}))
+    cluster = Cluster.of([Queue("team-a"), Queue("team-b")])
+    metrics.show_pending(cluster, replace(result(), groups={each.key: each for each in groups}))
 
     def shown(name: str) -> dict[tuple[str, str], float]:
         return {(dict(key)["queue"], dict(key)["reason"]): value for key, value in values(metrics, name).items()}

@@ -38,7 +38,11 @@ class Desk:
         self.folder = folder
         self.store = Store()
         self.store.put(Node("n1", allocatable={"cpu": 8000.0, "pods": 10.0}))
-        self.recorder = CycleRecorder(folder, lambda: self.time, lambda: 1_800_000_000.0 + self.time)
+        self.failures = 0
+        self.recorder = CycleRecorder(folder, lambda: self.time, lambda: 1_800_000_000.0 + self.time, self.count)
+
+    def count(self) -> None:
+        self.failures += 1
 
     def inputs(self, number: int = 0) -> CycleInputs:
         self.store.put(Pod("ns", f"p{number}", Shape((("cpu", 1000.0),)), scheduler="kai-scheduler"))
@@ -150,6 +154,7 @@ async def test_a_folder_that_cannot_be_written_is_told_with_the_remedy(tmp_path:
     await settled(desk.recorder)
     (line,) = logs
     assert line["event"] == "recordings.failed"
+    assert desk.failures == 1
     assert "NotADirectoryError" in line["problem"]
     assert "--recordings" in line["remedy"]
 

@@ -1,0 +1,96 @@
+"""When a pod group runs for the first time, and how long it has waited for that since it was created.
+
+A group has started once its minimum is bound. What ran before this process did is known by the annotation of its last
+start and by pods that hold nodes, so that a new leader counts no group again. A start during which the leader changes
+is not counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kai_sched.model.checks import DEFAULT_SET, short_of
+from kai_sched.model.objects import PodGroup
+from kai_sched.model.store import Cluster
+from kai_sched.plan.effects import Bind
+from kai_sched.plan.result import CycleResult, GroupState
+
+# The states of pods that hold no node yet, or that a cycle has just given one.
+_NEW = frozenset({"Pending", "Gated", "Pipelined", "Binding"})
+
+
+@dataclass(slots=True)
+class _Starting:
+    """A group whose minimum is not bound yet: the sub-group of each pod under way, and of those that are bound."""
+
+    group: PodGroup
+    pods: dict[str, str] = field(default_factory=dict)
+    bound: Counter[str] = field(default_factory=Counter)
+
+
+class FirstStarts:
+    """For one thread. ``report`` gets the queue of each group that has started, and the seconds that it waited."""
+
+    def __init__(self, report: Callable[[str, float], None]) -> None:
+        self._report = report
+        self._starting: dict[str, _Starting] = {}  # by uid of the group
+        self._group_of: dict[str, str] = {}  # the uid of the group, by uid of a pod under way
+        self._started: dict[str, str] = {}  # key by uid of groups whose annotation does not say yet that they started
+
+    def decided(self, cluster: Cluster, result: CycleResult) -> None:
+        """A cycle has decided; its binds are about to be sent."""
+        for bind in result.effects:
+            if not isinstance(bind, Bind):
+                continue
+            pod = cluster.pods[bind.pod]
+            group = cluster.pod_groups.get(pod.group_key) if pod.group else None
+            if group is None or group.uid in self._started:
+                continue
+            starting = self._starting.get(group.uid)
+            if starting is None:
+                if group.last_start_ns or _ran(result.groups.get(group.key)):
+                    continue
+                starting = self._starting[group.uid] = _Starting(group)
+            starting.group = group
+            starting.pods[bind.uid] = pod.sub_group or DEFAULT_SET
+            self._group_of[bind.uid] = group.uid
+
+    def bound(self, pod_uid: str, done_ns: int) -> None:
+        """The API server has accepted the bind of this pod."""
+        uid = self._group_of.pop(pod_uid, "")
+        starting = self._starting.get(uid)
+        if starting is None:
+            return
+        starting.bound[starting.pods.pop(pod_uid)] += 1
+        group = starting.group
+        if short_of(group, starting.bound) is None:
+            self._drop(uid)
+            self._started[uid] = group.key
+            self._report(group.queue, (done_ns - group.created_ns) / 1e9)
+
+    def forget(self, cluster: Cluster) -> None:
+        """Drop groups that are gone, and those whose annotation says that they have started."""
+        for uid, starting in list(self._starting.items()):
+            if _of(cluster, starting.group.key, uid) is None:
+                self._drop(uid)
+        for uid, key in list(self._started.items()):
+            group = _of(cluster, key, uid)
+            if group is None or group.last_start_ns:
+                del self._started[uid]
+
+    def _drop(self, uid: str) -> None:
+        for pod_uid in self._starting.pop(uid).pods:
+            self._group_of.pop(pod_uid, None)
+
+
+def _ran(state: GroupState | None) -> bool:
+    """Whether pods of the group held nodes before this cycle."""
+    return state is not None and not state.counts.keys() <= _NEW
+
+
+def _of(cluster: Cluster, key: str, uid: str) -> PodGroup | None:
+    """The group, unless another one has its name by now."""
+    group = cluster.pod_groups.get(key)
+    return group if group is not None and group.uid == uid else None
