@@ -60,7 +60,7 @@ help:
 	@echo 'make control-plane  build etcd, kube-apiserver and kwok (with Go; ten minutes at first)'
 	@echo 'make cluster-tools  build these, KubeRay, JobSet and so on (with Go; 15 minutes at first)'
 	@echo "make chromium       install Debian's Chromium, where there is none (as root, or with sudo)"
-	@echo 'make screenshot     take docs/images/page.png anew'
+	@echo 'make screenshot     take the pictures of the page in docs/images anew'
 	@echo 'make lock       resolve requirements/ anew; ARGS=--upgrade for newer versions'
 	@echo 'make dist       dist/: the wheel, and kai-sched as one executable file'
 	@echo 'make clean      remove all that was made in this folder'
@@ -119,6 +119,7 @@ crds: $(DEV)
 docs: $(DEV)
 	$(BIN)/python -m tests.answers_schema > docs/answers.schema.json
 	$(BIN)/python -m tests.example_company
+	$(BIN)/python -m tests.pictures
 	$(BIN)/python -m tests.shown_outputs
 
 # A warning is an error. What is made from the code is made anew each time.

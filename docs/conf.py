@@ -39,7 +39,7 @@ myst_heading_anchors = 4
 myst_url_schemes = ["http", "https", "mailto"]
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 60
+nb_execution_timeout = 300
 
 html_theme = "furo"
 html_title = f"kai-sched {__version__}"
@@ -50,6 +50,10 @@ html_show_sphinx = False
 copybutton_prompt_text = "$ "
 copybutton_only_copy_prompt_lines = True
 
+# A link whose text is the name of a document shows its title.
+NAMED_LINK = re.compile(r"\[[\w./-]+\.md\](?=\([\w./-]+\.md\))")
+# Says on GitHub what the site has.
+ONLY_ON_GITHUB = re.compile(r"^The site has them here: .*\n", re.MULTILINE)
 FOLDER_LINK = re.compile(r"\[([^\]]*)\]\(([^)#\s:]+)\)")
 
 
@@ -68,7 +72,7 @@ class WrittenAnchors(SphinxTransform):
 
 def adapt(app: Sphinx, name: str, source: list[str]) -> None:
     """The text of a page on the site: with what is made from the code, and without links to folders."""
-    text = source[0]
+    text = NAMED_LINK.sub("[]", ONLY_ON_GITHUB.sub("", source[0]))
     if name in PAGES:
         text += "\n" + PAGES[name]()
     if name == HOME:

@@ -19,6 +19,7 @@ TITLES = {
         "docs/simulate",
         "docs/library",
         "docs/notebook",
+        "docs/troubleshooting",
         "docs/pending",
     ],
     "Coming from elsewhere": ["docs/from-*", "docs/differences"],
