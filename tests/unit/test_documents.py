@@ -113,6 +113,15 @@ def test_the_library_page_can_be_typed_in(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.slow
+def test_the_front_page_program_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the first answer that docs/library.md shows."""
+    monkeypatch.chdir(ROOT)
+    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    exec(program, {})
+    assert f"{capsys.readouterr().out}>>> for change" in LIBRARY
+
+
+@pytest.mark.slow
 def test_the_other_example_runs() -> None:
     command = [sys.executable, "examples/what_if.py"]
     done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True)
