@@ -51,7 +51,7 @@ copybutton_prompt_text = "$ "
 copybutton_only_copy_prompt_lines = True
 
 # A link whose text is the name of a document shows its title.
-NAMED_LINK = re.compile(r"\[[\w./-]+\.md\](?=\([\w./-]+\.md\))")
+NAMED_LINK = re.compile(r"\[[\w./-]+\.md\](?=\(([\w./-]+\.md)(?:#[^)]*)?\))")
 # Says on GitHub what the site has.
 ONLY_ON_GITHUB = re.compile(r"^The site has them here: .*\n", re.MULTILINE)
 FOLDER_LINK = re.compile(r"\[([^\]]*)\]\(([^)#\s:]+)\)")
@@ -72,15 +72,21 @@ class WrittenAnchors(SphinxTransform):
 
 def adapt(app: Sphinx, name: str, source: list[str]) -> None:
     """The text of a page on the site: with what is made from the code, and without links to folders."""
-    text = NAMED_LINK.sub("[]", ONLY_ON_GITHUB.sub("", source[0]))
+    folder = (ROOT / name).parent
+    text = NAMED_LINK.sub(lambda link: f"[{_title(folder / link[1])}]", ONLY_ON_GITHUB.sub("", source[0]))
     if name in PAGES:
         text += "\n" + PAGES[name]()
     if name == HOME:
         text += "\n" + navigation(app.env.found_docs)
     # Kept as a class, so that the page says it.
     text = re.sub(rf"^( *)```(\w+) {NOT_RUN}$", r"\1```{code-block} \2\n\1:class: not-run\n", text, flags=re.MULTILINE)
-    folder = (ROOT / name).parent
     source[0] = FOLDER_LINK.sub(lambda link: link[1] if (folder / link[2]).is_dir() else link[0], text)
+
+
+def _title(document: Path) -> str:
+    """The first heading of a document, or its name where that is not there: Sphinx reports the link."""
+    found = re.search(r"^# (.+)$", document.read_text(), re.MULTILINE) if document.is_file() else None
+    return found[1] if found else document.name
 
 
 def copy_home(app: Sphinx, failure: Exception | None) -> None:

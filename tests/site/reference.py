@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,7 +18,12 @@ from tests.tree import ROOT
 Schema = dict[str, Any]
 FIRST = ("Queue", "PodGroup", "SchedulingShard", "Config")
 # Bounds in words; those of integers are the range of their type.
-BOUNDS = {"minimum": "at least", "maximum": "at most", "maxLength": "characters, at most", "maxItems": "items, at most"}
+BOUNDS = {
+    "minimum": "At least {:,}.",
+    "maximum": "At most {:,}.",
+    "maxLength": "At most {:,} characters.",
+    "maxItems": "At most {:,}.",
+}
 
 
 def commands() -> str:
@@ -25,7 +31,8 @@ def commands() -> str:
     command = typer.main.get_command(app)
     context = command.make_context("kai-sched", [], resilient_parsing=True)
     text = get_docs_for_click(obj=command, ctx=context, name="kai-sched", title="Commands")
-    # These lines are the forms of commands, not commands that were run.
+    # The list of commands cuts what it says of each; their forms are no commands that were run.
+    text = re.sub(r"\*\*Commands\*\*:\n.*?(?=^## )", "", text, count=1, flags=re.MULTILINE | re.DOTALL)
     return _without_title(text).replace("```console\n$ ", "```text\n")
 
 
@@ -80,9 +87,14 @@ def _type(field: Schema) -> str:
 def _meaning(field: Schema) -> str:
     """What the description says, with bounds, and what a rule refuses."""
     said = [field["description"]] if "description" in field else []
-    said += [f"{words} {field[key]:,}." for key, words in BOUNDS.items() if key in field and "int" not in _type(field)]
-    said += [f"Refused: {rule['message']}." for rule in field.get("x-kubernetes-validations", []) if "message" in rule]
+    said += [words.format(field[key]) for key, words in BOUNDS.items() if key in field and "int" not in _type(field)]
+    said += [_refusal(rule["message"]) for rule in field.get("x-kubernetes-validations", []) if "message" in rule]
     return " ".join(text[0].upper() + text[1:] for text in said)
+
+
+def _refusal(message: str) -> str:
+    """A message of a rule, which says what is wrong with a value or what must be, as a sentence about the field."""
+    return f"Refused where it {message}." if message.startswith("is ") else f"{message}."
 
 
 def answers() -> str:
