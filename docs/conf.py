@@ -28,7 +28,7 @@ copyright = "the authors of kai-sched"
 language = "en"
 
 root_doc = HOME
-include_patterns = ["*.md", "docs/**", "tests/README.md", "tests/scenarios/README.md"]
+include_patterns = ["*.md", "docs/**", "charts/*/README.md", "tests/README.md", "tests/scenarios/README.md"]
 exclude_patterns = [".*", "build", "dist", "kai_sched", "manifests", "crds", "node_modules", "requirements"]
 extensions = ["myst_nb", "sphinx_copybutton"]
 source_suffix = {".md": "myst-nb"}
@@ -54,7 +54,7 @@ copybutton_only_copy_prompt_lines = True
 NAMED_LINK = re.compile(r"\[[\w./-]+\.md\](?=\(([\w./-]+\.md)(?:#[^)]*)?\))")
 # Says on GitHub what the site has.
 ONLY_ON_GITHUB = re.compile(r"^The site has them here: .*\n", re.MULTILINE)
-FOLDER_LINK = re.compile(r"\[([^\]]*)\]\(([^)#\s:]+)\)")
+LINK = re.compile(r"\[([^\]]*)\]\(([^)#\s:]+)(?:#[^)\s]*)?\)")
 
 
 class WrittenAnchors(SphinxTransform):
@@ -71,7 +71,7 @@ class WrittenAnchors(SphinxTransform):
 
 
 def adapt(app: Sphinx, name: str, source: list[str]) -> None:
-    """The text of a page on the site: with what is made from the code, and without links to folders."""
+    """The text of a page on the site: with what is made from the code, without links to what is not on the site."""
     folder = (ROOT / name).parent
     text = NAMED_LINK.sub(lambda link: f"[{_title(folder / link[1])}]", ONLY_ON_GITHUB.sub("", source[0]))
     if name in PAGES:
@@ -80,7 +80,13 @@ def adapt(app: Sphinx, name: str, source: list[str]) -> None:
         text += "\n" + navigation(app.env.found_docs)
     # Kept as a class, so that the page says it.
     text = re.sub(rf"^( *)```(\w+) {NOT_RUN}$", r"\1```{code-block} \2\n\1:class: not-run\n", text, flags=re.MULTILINE)
-    source[0] = FOLDER_LINK.sub(lambda link: link[1] if (folder / link[2]).is_dir() else link[0], text)
+    documents = {(ROOT / app.env.doc2path(each)).resolve() for each in app.env.found_docs}
+    source[0] = LINK.sub(lambda link: link[0] if _is_here((folder / link[2]).resolve(), documents) else link[1], text)
+
+
+def _is_here(path: Path, documents: set[Path]) -> bool:
+    """Whether the site has what is linked to; folders and some documents are on GitHub alone. Sphinx reports typos."""
+    return not path.is_dir() and (path.suffix != ".md" or path in documents or not path.exists())
 
 
 def _title(document: Path) -> str:
