@@ -5,8 +5,7 @@ from __future__ import annotations
 import yaml
 
 from kai_sched.operator.http.listener import parse_address
-from kai_sched.operator.http.page_access import PATH
-from kai_sched.operator.http.page_server import VIEWER
+from kai_sched.operator.http.page_server import PATH, VIEWER
 from kai_sched.operator.options import RunOptions
 from tests.test_manifests import Document, container, listed, rights, the
 from tests.tree import ROOT, modules

@@ -104,6 +104,13 @@ PluginServerPort = Annotated[
     int,
     typer.Option(min=0, max=65_535, metavar="PORT", help="The port of /get-snapshot on 127.0.0.1; 0: none."),
 ]
+AuthenticatedMetrics = Annotated[
+    bool,
+    typer.Option(
+        "--authenticated-metrics/--no-authenticated-metrics",
+        help="Show /metrics only to those who may get it, by their bearer token; with webhooks, over their TLS, too.",
+    ),
+]
 PageAddress = Annotated[
     str,
     typer.Option(

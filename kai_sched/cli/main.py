@@ -153,6 +153,7 @@ def run(
     cycle_timeout: flags.CycleTimeout = 120.0,
     lease_name: flags.LeaseName = "",
     metrics_namespace: flags.MetricsNamespace = "kai",
+    authenticated_metrics: flags.AuthenticatedMetrics = False,
     connections: flags.Connections = 64,
     default_queues: flags.DefaultQueues = True,
     update_pod_eviction_condition: flags.UpdatePodEvictionCondition = False,
@@ -166,17 +167,10 @@ def run(
 
     Several may run, one leads. Exit status: 0 after a signal, 1 if it is to be started again, 2 if it cannot start.
     """
-    from kai_sched.cli.run import RunArguments, run
-    from kai_sched.model.config import Config
+    from kai_sched.cli.run import RunArguments, base_config, run
     from kai_sched.operator.options import RunOptions, default_folder
 
-    config = Config(
-        scheduler_name=scheduler_name,
-        queue_label=queue_label_key,
-        node_pool_label=nodepool_label_key,
-        node_pool=partition_label_value,
-        proves_shares=True,
-    )
+    config = base_config(scheduler_name, queue_label_key, nodepool_label_key, partition_label_value)
     options = RunOptions(
         kubeconfig=kubeconfig,
         context=context,
@@ -189,6 +183,7 @@ def run(
         shutdown_delay_s=shutdown_delay,
         cycle_timeout_s=cycle_timeout,
         metrics_namespace=metrics_namespace,
+        authenticated_metrics=authenticated_metrics,
         connections=connections,
         default_queues=default_queues,
         mark_evicted=update_pod_eviction_condition,

@@ -37,6 +37,17 @@ class RunArguments:
     log_level: str = "info"
 
 
+def base_config(scheduler_name: str, queue_label: str, node_pool_label: str, node_pool: str) -> Config:
+    """The settings by flags, before a file or the objects of the cluster change them."""
+    return Config(
+        scheduler_name=scheduler_name,
+        queue_label=queue_label,
+        node_pool_label=node_pool_label,
+        node_pool=node_pool,
+        proves_shares=True,
+    )
+
+
 def run(arguments: RunArguments) -> int:
     """Run the operator until a signal.
 

@@ -38,6 +38,8 @@ class RunOptions:
         For how many seconds after a signal the webhooks are still served: the cluster goes on sending requests.
     plugin_server_port
         The port of /get-snapshot on 127.0.0.1; 0: it is not served.
+    authenticated_metrics
+        Whether /metrics asks for a token (``http.metrics_page``).
     page_address
         Where the page of the cluster is served (``http.page_server``).
     recordings
@@ -54,6 +56,7 @@ class RunOptions:
     listen_address: str = ":8080"
     webhook_address: str = ""
     metrics_namespace: str = "kai"
+    authenticated_metrics: bool = False
     connections: int = 64
     default_queues: bool = True
     mark_evicted: bool = False

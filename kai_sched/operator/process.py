@@ -26,11 +26,12 @@ from kai_sched.model.keys import object_key
 from kai_sched.operator.app import Base, build_intake, connect
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle.recorder import CycleRecorder
+from kai_sched.operator.http import metrics_page, page_server
 from kai_sched.operator.http.listener import ListenFailure
 from kai_sched.operator.http.live_page import LivePage
-from kai_sched.operator.http.page_access import PageAccess
 from kai_sched.operator.http.page_server import PageServer
 from kai_sched.operator.http.pages import Pages
+from kai_sched.operator.http.path_access import PathAccess
 from kai_sched.operator.http.snapshot_server import SnapshotServer
 from kai_sched.operator.http.webhook_service import WebhookService
 from kai_sched.operator.intake.live_settings import LiveSettings, read_settings
@@ -52,7 +53,6 @@ async def run(options: RunOptions) -> int:
         If both.
     """
     pod_name = os.environ.get("POD_NAME") or socket.gethostname()
-    identity = f"{pod_name}_{uuid.uuid4()}"
     rng = random.Random()
     metrics = Metrics(options.metrics_namespace, version=__version__)
     recorder = CycleRecorder(Path(options.recordings), time.monotonic, time.time, metrics.count_recording_failure)
@@ -61,8 +61,8 @@ async def run(options: RunOptions) -> int:
     def connect_lease() -> Awaitable[Api]:
         return Api.connect(options.kubeconfig, options.context, 2, options.server)
 
-    lease = LeaderLease(connect_lease, options.namespace, identity, rng=rng)
-    pages = Pages(metrics, lambda: (lease.held(), lease.holder))
+    lease = LeaderLease(connect_lease, options.namespace, f"{pod_name}_{uuid.uuid4()}", rng=rng)
+    pages = Pages(metrics, lambda: (lease.held(), lease.holder), options.authenticated_metrics)
     try:
         await pages.listen(options.listen_address)
     except ListenFailure as failure:
@@ -76,12 +76,13 @@ async def run(options: RunOptions) -> int:
         guard=lease,
         on_failure=pages.metrics.count_failure,
     )
+    pages.metrics_page.access = PathAccess(AccessReviews(api), metrics_page.PATH, time.monotonic)
     watch = asyncio.create_task(pages.watch(), name="readiness")
     try:
         # The threads share an interpreter: a request must not wait long for the thread that decides.
         sys.setswitchinterval(0.002)
         settings = LiveSettings(options.config, options.shard)
-        webhooks = WebhookService(options, api, settings, metrics)
+        webhooks = WebhookService(options, api, settings, pages)
         if options.webhook_address:
             pages.readiness.webhooks["webhooks"] = webhooks.problem
         await webhooks.start()
@@ -109,7 +110,7 @@ async def _schedule(base: Base) -> int:
         return len(kept[-1].inputs.cluster.pods) if kept else None
 
     snapshots = SnapshotServer(base.api, base.settings.current, pods, base.clock.wall_ns)
-    page = PageServer(PageAccess(AccessReviews(base.api), base.clock.monotonic), base.live_page)
+    page = PageServer(PathAccess(AccessReviews(base.api), page_server.PATH, base.clock.monotonic), base.live_page)
     try:
         await snapshots.listen(base.options.plugin_server_port)
         await page.listen(base.options.page_address)

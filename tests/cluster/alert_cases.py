@@ -5,7 +5,12 @@ them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import yaml
+
+from tests.monitoring_files import ALERTS
 
 JOB = {"namespace": "kai-scheduler", "job": "kai"}
 ONE = {**JOB, "instance": "one"}
@@ -252,6 +257,16 @@ CASES = [
 ]
 
 
-def promtool_tests(rules: str) -> dict[str, Any]:
-    """All cases, as the file that `promtool test rules` reads; ``rules`` is the path of the rule file."""
-    return {"rule_files": [rules], "evaluation_interval": "1m", "tests": [case.as_test() for case in CASES]}
+def promtool_tests(folder: Path) -> list[Path]:
+    """The files that `promtool test rules` reads, made in the folder: one for each group of alerts, as each case is
+    evaluated with all rules of its file.
+    """
+    made = []
+    for number, group in enumerate(yaml.safe_load(ALERTS.read_text())["groups"]):
+        (folder / f"rules-{number}.yaml").write_text(yaml.safe_dump({"groups": [group]}))
+        names = {rule["alert"] for rule in group["rules"]}
+        tests = [case.as_test() for case in CASES if case.alert in names]
+        content = {"rule_files": [f"rules-{number}.yaml"], "evaluation_interval": "1m", "tests": tests}
+        made.append(folder / f"tests-{number}.yaml")
+        made[-1].write_text(yaml.safe_dump(content))
+    return made

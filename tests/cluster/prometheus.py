@@ -36,11 +36,13 @@ class Prometheus:
         """The data of an answer of its API. Raises AssertionError where that is an error."""
         url = f"http://127.0.0.1:{self.port}/api/v1/{path}"
         try:
-            answer = urllib3.request("GET", url, fields=fields, retries=False, timeout=10.0).json()
+            answer = urllib3.request("GET", url, fields=fields, retries=False, timeout=10.0)
         except urllib3.exceptions.HTTPError as failure:
             raise AssertionError(f"no answer: {failure}") from None
-        assert answer["status"] == "success", answer
-        return answer["data"]
+        assert answer.status != 503, "it is starting"
+        content = answer.json()
+        assert content["status"] == "success", content
+        return content["data"]
 
     def query(self, text: str) -> list[dict[str, Any]]:
         """The series of an expression now. Raises AssertionError where it is wrong."""

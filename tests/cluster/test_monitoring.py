@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.cluster import components, objects
 from tests.cluster.alert_cases import promtool_tests
@@ -45,8 +44,7 @@ def test_promtool_takes_the_rules() -> None:
 
 
 def test_each_alert_fires_when_it_should_and_only_then(tmp_path: Path) -> None:
-    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(promtool_tests(str(ALERTS))))
-    promtool("test", "rules", tmp_path / "tests.yaml")
+    promtool("test", "rules", *promtool_tests(tmp_path))
 
 
 @pytest.fixture

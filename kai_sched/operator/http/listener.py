@@ -10,17 +10,20 @@ import asyncio
 import errno
 import os
 import ssl
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
 PORT_MAX = 65_535
 SHUTDOWN_S = 5.0
-CONNECTIONS_MAX = 2048
+CONNECTIONS_MAX = 2048  # at one port
 HANDSHAKE_S = 10.0
 # A connection without a complete first request is closed after this time, one between requests after KEEP_S. The API
 # server closes its own after 90 s: a shorter time here would cut connections that it is about to use.
 FIRST_REQUEST_S = 15.0
 KEEP_S = 120.0
+TAKEN_S = 30.0  # from the head of an answer until all of it is taken
 LINGER_S = 1.0  # for the rest of a body that was refused
 BUFFER_BYTES = 2**16
 
@@ -66,37 +69,92 @@ class Listener:
 
 
 class _Refused(asyncio.Protocol):
-    """Closes a connection beyond CONNECTIONS_MAX."""
+    """Closes a connection for which there is no room."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
 
 
 class _Connections:
-    """Creates the handler of each new connection, and closes connections that send nothing."""
+    """Creates the handler of each new connection. Closes connections that send nothing or take nothing, and, where
+    there are too many, the one whose last request is the longest ago: otherwise whoever opens many and keeps them
+    would keep the kubelet out.
+    """
 
-    def __init__(self, runner: web.AppRunner, first_request_s: float) -> None:
+    def __init__(self, runner: web.AppRunner, first_request_s: float, most: int) -> None:
         self._runner = runner
         self._first_request_s = first_request_s
-        self._silent: set[asyncio.Protocol] = set()  # handlers without a request so far
+        self._most = most
+        # How many requests each connection has sent; the one with the latest request comes last.
+        self._requests: OrderedDict[web.RequestHandler, int] = OrderedDict()
+        self._young: set[web.RequestHandler] = set()  # whose first request is not due yet
+        self._busy: set[web.RequestHandler] = set()  # whose request is being answered
 
     def __call__(self) -> asyncio.Protocol:
         server = self._runner.server
-        if server is None or len(server.connections) >= CONNECTIONS_MAX:
+        if server is None or (len(server.connections) >= self._most and not self._make_room()):
             return _Refused()
         handler = server()
-        self._silent.add(handler)
+        self._requests[handler] = 0
+        self._young.add(handler)
         asyncio.get_running_loop().call_later(self._first_request_s, self._close_silent, handler)
         return handler
 
-    def _close_silent(self, handler: web.RequestHandler) -> None:
-        if handler in self._silent:
-            self._silent.discard(handler)
-            handler.force_close()
+    def _make_room(self) -> bool:
+        """Close the connection that has been idle for the longest; False if all are being answered."""
+        self._forget_closed()
+        for handler in self._requests:
+            if handler.transport is not None and handler not in self._busy:
+                _abort(handler)
+                return True
+        return False
 
-    async def asked(self, request: web.Request, _response: web.StreamResponse) -> None:
-        """The connection has sent a request."""
-        self._silent.discard(request.protocol)
+    def _forget_closed(self) -> None:
+        closed = [each for each in self._requests if each.transport is None and each not in self._young]
+        for handler in closed:
+            del self._requests[handler]
+
+    def _close_silent(self, handler: web.RequestHandler) -> None:
+        self._young.discard(handler)
+        if handler.transport is not None and not self._requests.get(handler):
+            _abort(handler)
+        if len(self._requests) > 2 * self._most:
+            self._forget_closed()
+
+    @web.middleware
+    async def answer(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """The connection has sent a request, and stays until it is answered."""
+        connection = request.protocol
+        self._requests[connection] = self._requests.get(connection, 0) + 1
+        self._requests.move_to_end(connection)
+        self._busy.add(connection)
+        try:
+            return await handler(request)
+        finally:
+            self._busy.discard(connection)
+
+    async def answered(self, request: web.Request, _response: web.StreamResponse) -> None:
+        """The answer is about to be sent."""
+        connection = request.protocol
+        number = self._requests.get(connection, 0)
+        asyncio.get_running_loop().call_later(TAKEN_S, self._close_slow, connection, number)
+
+    def _close_slow(self, handler: web.RequestHandler, number: int) -> None:
+        transport = handler.transport
+        if transport is None or self._requests.get(handler) != number:
+            return
+        if isinstance(transport, asyncio.WriteTransport) and transport.get_write_buffer_size():
+            _abort(handler)
+
+
+def _abort(handler: web.RequestHandler) -> None:
+    """Close the connection, whatever its peer has not taken yet."""
+    transport = handler.transport
+    handler.force_close()
+    if isinstance(transport, asyncio.WriteTransport):
+        transport.abort()
 
 
 async def listen(
@@ -104,6 +162,7 @@ async def listen(
     address: str,
     tls: ssl.SSLContext | None = None,
     first_request_s: float = FIRST_REQUEST_S,
+    most: int = CONNECTIONS_MAX,
 ) -> Listener:
     """Serve from now on.
 
@@ -117,6 +176,8 @@ async def listen(
         The certificate, None for plain HTTP.
     first_request_s
         How long a connection may stay without a request.
+    most
+        How many connections may be open.
 
     Raises
     ------
@@ -135,8 +196,9 @@ async def listen(
         lingering_time=LINGER_S,
         read_bufsize=BUFFER_BYTES,
     )
-    connections = _Connections(runner, first_request_s)
-    application.on_response_prepare.append(connections.asked)
+    connections = _Connections(runner, first_request_s, most)
+    application.middlewares.append(connections.answer)
+    application.on_response_prepare.append(connections.answered)
     await runner.setup()
     try:
         listening = await asyncio.get_running_loop().create_server(

@@ -2,7 +2,7 @@
 
 /page is the page, /page/events tells of later ones (server-sent events), /page/login takes a token and puts it into a
 cookie that scripts cannot read and that other sites do not send, /page/logout removes it. A program sends the token as
-a bearer. Nothing is written; ``page_access`` says who may read, ``live_page`` makes the page.
+a bearer. Nothing is written; ``path_access`` says who may read, ``live_page`` makes the page.
 """
 
 from __future__ import annotations
@@ -15,16 +15,26 @@ from aiohttp import web
 
 from kai_sched.operator.http.listener import Listener, listen
 from kai_sched.operator.http.live_page import LivePage
-from kai_sched.operator.http.page_access import PATH, TOKEN_BYTES_MAX, AccessVerdict, Judged, PageAccess
+from kai_sched.operator.http.path_access import (
+    STATUS,
+    TOKEN_BYTES_MAX,
+    AccessVerdict,
+    Judged,
+    PathAccess,
+    bearer,
+    refusal,
+)
 from kai_sched.report.page.rendering import render_login
 
+PATH = "/page"
 COOKIE = "kai-sched-token"
 COOKIE_BYTES_MAX = 3_800  # browsers drop a cookie above 4,096 bytes without a word
 VIEWER = "kai-scheduler-page-viewer"  # the ClusterRole of manifests/components/page for people
 STREAMS_MAX = 64
 HEARTBEAT_S = 15.0
 FORM_BYTES_MAX = TOKEN_BYTES_MAX + 1024
-_STATUS = {AccessVerdict.UNKNOWN: 401, AccessVerdict.FORBIDDEN: 403, AccessVerdict.UNAVAILABLE: 503}
+FORM_S = 10.0  # for the whole form: a client that sends it slowly must not hold a connection
+CONNECTIONS_MAX = 256
 HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -39,7 +49,7 @@ log = structlog.get_logger("page")
 class PageServer:
     """For one event loop."""
 
-    def __init__(self, access: PageAccess, live: LivePage) -> None:
+    def __init__(self, access: PathAccess, live: LivePage) -> None:
         self._access = access
         self._live = live
         self._listener: Listener | None = None
@@ -53,7 +63,7 @@ class PageServer:
     async def listen(self, address: str) -> None:
         """Answer from now on, unless the address is empty. Raises AddressError, ListenFailure."""
         if address:
-            self._listener = await listen(self.application(), address)
+            self._listener = await listen(self.application(), address, most=CONNECTIONS_MAX)
 
     async def stop(self) -> None:
         """End all streams, and stop answering."""
@@ -125,7 +135,13 @@ class PageServer:
     async def _login(self, request: web.Request) -> web.StreamResponse:
         if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
             return web.Response(status=403, text="the form of another site cannot log in\n")
-        form = await request.post()
+        try:
+            async with asyncio.timeout(FORM_S):
+                form = await request.post()
+        except TimeoutError:
+            late = web.Response(status=408, text=f"the form did not come within {FORM_S:g} s\n")
+            late.force_close()
+            return late
         token = str(form.get("token", "")).strip()
         judged = await self._access.judge(token)
         if judged.verdict is not AccessVerdict.ALLOWED:
@@ -141,8 +157,7 @@ class PageServer:
 
 def _token(request: web.Request) -> str:
     """The bearer token, else that of the cookie."""
-    kind, _, token = request.headers.get("Authorization", "").partition(" ")
-    return token.strip() if kind.lower() == "bearer" else request.cookies.get(COOKIE, "")
+    return bearer(request) or request.cookies.get(COOKIE, "")
 
 
 def _number(request: web.Request) -> int:
@@ -153,15 +168,10 @@ def _number(request: web.Request) -> int:
 
 def _refusal(request: web.Request, judged: Judged) -> web.Response:
     """A form for people, a line for programs."""
-    status = _STATUS[judged.verdict]
+    status = STATUS[judged.verdict]
     sent = bool(_token(request)) or request.method == "POST"
-    texts = {
-        AccessVerdict.UNKNOWN: "the API server does not know this token" if sent else "",
-        AccessVerdict.FORBIDDEN: f"{judged.user} may not read the page: it takes the verb get on nonResourceURLs {PATH}"
-        f" (the ClusterRole {VIEWER})",
-        AccessVerdict.UNAVAILABLE: judged.problem,
-    }
-    text = texts[judged.verdict]
+    right = f"the page: it takes the verb get on nonResourceURLs {PATH} (the ClusterRole {VIEWER})"
+    text = refusal(judged, sent, right)
     if "text/html" in request.headers.get("Accept", ""):
         return _login_page(text, status)
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}

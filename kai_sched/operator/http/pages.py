@@ -1,5 +1,5 @@
-"""The pages /healthz, /readyz, /readyz/scheduling and /metrics: what each answers, and which checks it has. They are
-for the kubelet and for Prometheus.
+"""The pages /healthz, /readyz and /readyz/scheduling: what each answers, and which checks it has. They are for the
+kubelet; ``metrics_page`` answers /metrics beside them.
 
 ``process.run`` builds them first, so that they answer from the start of the process. Checks are added later.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -16,14 +16,15 @@ import structlog
 from aiohttp import web
 
 from kai_sched.operator.http.listener import Listener, listen
+from kai_sched.operator.http.metrics_page import MetricsPage
 from kai_sched.telemetry.metrics import Metrics
 
 # Returns what is wrong in a sentence, or an empty string.
 Check = Callable[[], str]
 
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 START_S = 30.0  # after this time the check "start" of /readyz succeeds even if scheduling still waits
 WATCH_S = 1.0
+CONNECTIONS_MAX = 256  # of the kubelet, of Prometheus, and of people who look
 
 log = structlog.get_logger("ready")
 
@@ -93,12 +94,15 @@ class Readiness:
         return "" if self._is_started else f"waiting up to {START_S:.0f} s for {'; '.join(waits)}"
 
 
-def application(alive: Mapping[str, Check], readiness: Readiness, metrics: Metrics) -> web.Application:
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def application(alive: Mapping[str, Check], readiness: Readiness, scrape: Handler) -> web.Application:
     """Return the application with the pages. An answer at all shows that the event loop is alive.
 
     /healthz: "ok", or 503 and a line for each check of ``alive`` that fails. /readyz and /readyz/scheduling: a Report
-    as JSON, each check by its name with its sentence, empty where all is well; 503 unless all are. /metrics:
-    ``metrics``, with the readiness of now.
+    as JSON, each check by its name with its sentence, empty where all is well; 503 unless all are. /metrics is what
+    ``scrape`` answers.
     """
 
     async def healthz(_: web.Request) -> web.Response:
@@ -111,14 +115,6 @@ def application(alive: Mapping[str, Check], readiness: Readiness, metrics: Metri
 
     async def scheduling(_: web.Request) -> web.Response:
         return _page(readiness.of_scheduling())
-
-    async def scrape(_: web.Request) -> web.Response:
-        report = readiness.of_scheduling()
-        checks = {name: not text for name, text in report.checks.items()}
-        if readiness.webhooks:
-            checks["webhooks"] = readiness.of_pod().ready
-        metrics.observe_readiness(report.leader, checks)
-        return web.Response(body=await asyncio.to_thread(metrics.render), headers={"Content-Type": METRICS_TYPE})
 
     pages = web.Application()
     pages.add_routes(
@@ -142,19 +138,20 @@ class Pages:
 
     Attributes
     ----------
-    metrics
-        What /metrics shows.
+    metrics, metrics_page
+        What /metrics shows, and who gets it.
     alive
         The checks of /healthz.
     readiness
         The checks of /readyz and /readyz/scheduling.
     """
 
-    def __init__(self, metrics: Metrics, role: Callable[[], tuple[bool, str]]) -> None:
-        """``role`` returns whether this process leads, and who does."""
+    def __init__(self, metrics: Metrics, role: Callable[[], tuple[bool, str]], protected: bool = False) -> None:
+        """``role`` returns whether this process leads, and who does; ``protected``: /metrics asks for a token."""
         self.metrics = metrics
         self.alive: dict[str, Check] = {}
         self.readiness = Readiness(role=role)
+        self.metrics_page = MetricsPage(metrics, self._observe, protected)
         self._listener: Listener | None = None
 
     @property
@@ -165,7 +162,16 @@ class Pages:
     async def listen(self, address: str) -> None:
         """Answer from now on, unless the address is empty. Raises AddressError, OSError."""
         if address:
-            self._listener = await listen(application(self.alive, self.readiness, self.metrics), address)
+            pages = application(self.alive, self.readiness, self.metrics_page.answer)
+            self._listener = await listen(pages, address, most=CONNECTIONS_MAX)
+
+    def _observe(self) -> None:
+        """Show the readiness of now as metrics."""
+        report = self.readiness.of_scheduling()
+        checks = {name: not text for name, text in report.checks.items()}
+        if self.readiness.webhooks:
+            checks["webhooks"] = self.readiness.of_pod().ready
+        self.metrics.observe_readiness(report.leader, checks)
 
     async def watch(self, period_s: float = WATCH_S) -> None:
         """Log changes of readiness until cancelled."""

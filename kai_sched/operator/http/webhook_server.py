@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import structlog
@@ -18,6 +18,7 @@ from aiohttp import web
 
 from kai_sched.operator.http.authority import Pair
 from kai_sched.operator.http.listener import Listener, listen
+from kai_sched.operator.http.metrics_page import PATH
 from kai_sched.reconcile.admission.review import BODY_MAX
 
 ALL_BODIES_BYTES_MAX = 64 * 2**20
@@ -28,6 +29,7 @@ ANSWER_S = 4.5  # from the first byte of the body to the answer; the API server 
 # Returns the answer to the path and the body of an AdmissionReview. Raises ValueError for a body that is none. Several
 # threads call it.
 Review = Callable[[str, bytes], bytes]
+Scrape = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 log = structlog.get_logger("webhooks")
 
@@ -41,10 +43,13 @@ class WebhookServer:
         Computes an answer.
     answer_s
         The time from the first byte of a request to its answer.
+    scrape
+        Answers /metrics, None where that is served without TLS only.
     """
 
-    def __init__(self, review: Review, answer_s: float = ANSWER_S) -> None:
+    def __init__(self, review: Review, answer_s: float = ANSWER_S, scrape: Scrape | None = None) -> None:
         self._review = review
+        self._scrape = scrape
         self._answer_s = answer_s
         self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._pair: Pair | None = None
@@ -75,6 +80,8 @@ class WebhookServer:
         """Listen. Raises AddressError, OSError."""
         application = web.Application()
         application.add_routes([web.post(path, self._answer) for path in BODY_MAX])
+        if self._scrape is not None:
+            application.add_routes([web.get(PATH, self._scrape)])
         self._listener = await listen(application, address, self._tls)
 
     def leave(self) -> None:

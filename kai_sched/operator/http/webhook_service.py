@@ -17,11 +17,11 @@ import structlog
 from kai_sched.cluster.client import Api
 from kai_sched.operator.http.authority import Pair, end
 from kai_sched.operator.http.certificate import CertificateManager
+from kai_sched.operator.http.pages import Pages
 from kai_sched.operator.http.webhook_server import WebhookServer
 from kai_sched.operator.intake.live_settings import LiveSettings
 from kai_sched.operator.options import RunOptions
 from kai_sched.reconcile.admission.review import review
-from kai_sched.telemetry.metrics import Metrics
 
 log = structlog.get_logger("webhooks")
 
@@ -35,13 +35,15 @@ class WebhookService:
         Checks of readiness: what keeps reviews from being answered, and what is wrong with the certificate.
     """
 
-    def __init__(self, options: RunOptions, api: Api, settings: LiveSettings, metrics: Metrics) -> None:
+    def __init__(self, options: RunOptions, api: Api, settings: LiveSettings, pages: Pages) -> None:
         self._address = options.webhook_address
         self._delay_s = options.shutdown_delay_s if options.webhook_address else 0.0
         self._settings = settings
-        self._metrics = metrics
+        self._metrics = pages.metrics
         self._rng = random.Random()  # only for the threads that review
-        self._server = WebhookServer(self._review)
+        self._server = WebhookServer(
+            self._review, scrape=pages.metrics_page.answer if options.authenticated_metrics else None
+        )
         self._certificate = CertificateManager(
             api, options.namespace, lambda: datetime.now(UTC), self._use, self._scheduler_name
         )

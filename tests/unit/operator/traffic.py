@@ -193,7 +193,7 @@ class Traffic:
         clock = Clock(lambda: time.monotonic() + self.later_s, lambda: time.time_ns() + round(self.later_s * 1e9))
         lease: Any = Lease()
         self.pages = Pages(Metrics("kai", clock.monotonic), lambda: (True, "us"))
-        webhooks, rng = WebhookService(options, api, settings, self.pages.metrics), random.Random(1)
+        webhooks, rng = WebhookService(options, api, settings, self.pages), random.Random(1)
         recorder = CycleRecorder(Path("unused"), clock.monotonic, time.time)
         self.base = Base(
             options,

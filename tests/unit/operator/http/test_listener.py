@@ -74,20 +74,89 @@ async def test_a_connection_that_asks_for_nothing_is_closed_and_one_that_asked_i
         await listener.stop()
 
 
-async def test_connections_beyond_the_bound_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kai_sched.operator.http.listener.CONNECTIONS_MAX", 2)
-    listener = await listen(web.Application(), "127.0.0.1:0")
+async def hello(_: web.Request) -> web.Response:
+    return web.Response(text="hello")
+
+
+def greeting() -> web.Application:
+    application = web.Application()
+    application.add_routes([web.get("/", hello)])
+    return application
+
+
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def test_beyond_the_bound_the_connection_that_asked_least_lately_is_closed() -> None:
+    """Whoever opens connections and keeps them does not keep others out."""
+    listener = await listen(greeting(), "127.0.0.1:0", most=2)
     try:
-        kept = [await connected(listener) for _ in range(2)]
-        await asyncio.sleep(0.05)
-        one_more, to_one_more = await connected(listener)
-        assert await asyncio.wait_for(one_more.read(), 5.0) == b""
-        for _, writer in [*kept, (one_more, to_one_more)]:
+        (old, to_old), (young, to_young) = [await connected(listener) for _ in range(2)]
+        for reader, writer in ((young, to_young), (old, to_old)):
+            writer.write(GET)
+            assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200")
+        third, to_third = await connected(listener)
+        to_third.write(GET)
+        assert (await third.readuntil(b"hello")).startswith(b"HTTP/1.1 200")
+        assert await asyncio.wait_for(young.read(), 5.0) == b"", "it asked before the other one"
+        to_old.write(GET)
+        assert (await old.readuntil(b"hello")).startswith(b"HTTP/1.1 200")
+        for writer in (to_old, to_young, to_third):
             writer.close()
+    finally:
+        await listener.stop()
+
+
+async def test_connections_that_are_being_answered_are_kept() -> None:
+    go_on = asyncio.Event()
+
+    async def wait(_: web.Request) -> web.Response:
+        await go_on.wait()
+        return web.Response(text="done")
+
+    application = greeting()
+    application.add_routes([web.get("/wait", wait)])
+    listener = await listen(application, "127.0.0.1:0", most=1)
+    try:
+        kept, to_kept = await connected(listener)
+        to_kept.write(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
         await asyncio.sleep(0.05)
-        again, to_again = await connected(listener)
-        to_again.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert (await again.readline()).startswith(b"HTTP/1.1 404")
-        to_again.close()
+        refused, to_refused = await connected(listener)
+        assert await asyncio.wait_for(refused.read(), 5.0) == b""
+        go_on.set()
+        assert (await kept.readuntil(b"done")).startswith(b"HTTP/1.1 200")
+        to_kept.close()
+        to_refused.close()
+    finally:
+        await listener.stop()
+
+
+async def test_a_client_that_does_not_take_its_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kai_sched.operator.http.listener.TAKEN_S", 0.3)
+    ended = asyncio.Event()
+
+    async def large(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(b"x" * 2**20)
+        finally:
+            ended.set()
+
+    application = greeting()
+    application.add_routes([web.get("/large", large)])
+    listener = await listen(application, "127.0.0.1:0")
+    try:
+        taking, to_taking = await connected(listener)
+        to_taking.write(GET)
+        assert (await taking.readuntil(b"hello")).startswith(b"HTTP/1.1 200")
+        _, to_slow = await connected(listener)
+        to_slow.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asyncio.wait_for(ended.wait(), 10.0)
+        to_taking.write(GET)
+        assert (await taking.readuntil(b"hello")).startswith(b"HTTP/1.1 200"), "whoever takes answers stays"
+        to_slow.close()
+        to_taking.close()
     finally:
         await listener.stop()

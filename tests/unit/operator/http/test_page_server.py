@@ -19,10 +19,10 @@ from kai_sched.cycle.run import run_cycle
 from kai_sched.model.store import Cluster
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.decided_cycle import DecidedCycle
-from kai_sched.operator.http import live_page, page_access, page_server
+from kai_sched.operator.http import live_page, page_server, path_access
 from kai_sched.operator.http.live_page import PERIOD_S, REST, LivePage
-from kai_sched.operator.http.page_access import ALLOWED_S, KEPT_MAX, REFUSED_S, WAITING_MAX, AccessVerdict, PageAccess
 from kai_sched.operator.http.page_server import COOKIE, COOKIE_BYTES_MAX, PageServer
+from kai_sched.operator.http.path_access import ALLOWED_S, KEPT_MAX, REFUSED_S, WAITING_MAX, AccessVerdict, PathAccess
 from kai_sched.report.page.content import PageInput
 from tests.unit.report.page_sample import CONFIG, NOW_NS, small_objects
 
@@ -65,9 +65,9 @@ class Time:
         return Clock(lambda: self.s, lambda: NOW_NS + round(self.s * 1e9))
 
 
-def access(api: ReviewApi, time: Time) -> PageAccess:
+def access(api: ReviewApi, time: Time) -> PathAccess:
     any_api: Any = api
-    return PageAccess(AccessReviews(any_api), lambda: time.s)
+    return PathAccess(AccessReviews(any_api), page_server.PATH, lambda: time.s)
 
 
 def cycle() -> DecidedCycle:
@@ -139,7 +139,7 @@ async def test_a_verdict_lasts_for_a_while() -> None:
         assert len(api.asked) == asked + 2
 
 
-@pytest.mark.parametrize("token", ["", "a\nb", "é", "x" * (page_access.TOKEN_BYTES_MAX + 1)])
+@pytest.mark.parametrize("token", ["", "a\nb", "é", "x" * (path_access.TOKEN_BYTES_MAX + 1)])
 async def test_what_is_no_token_is_not_reviewed(token: str) -> None:
     api = ReviewApi()
     assert (await access(api, Time()).judge(token)).verdict is AccessVerdict.UNKNOWN
@@ -162,7 +162,7 @@ async def test_equal_tokens_that_come_at_once_are_reviewed_once() -> None:
     api = ReviewApi()
     judge = access(api, Time()).judge
     await asyncio.gather(*(judge("root") for _ in range(WAITING_MAX)))
-    assert len(api.asked) <= 2 * page_access.REVIEWS_AT_ONCE
+    assert len(api.asked) <= 2 * path_access.REVIEWS_AT_ONCE
 
 
 async def test_few_verdicts_are_kept() -> None:
@@ -229,6 +229,21 @@ async def test_a_browser_logs_in_with_a_cookie_that_scripts_cannot_read_and_out_
             assert answer.status == 303
         async with session.get("/page", headers=HTML) as answer:
             assert answer.status == 401
+
+
+async def test_a_form_that_comes_slowly_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_server, "FORM_S", 0.2)
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield b"token="
+        await asyncio.sleep(30)
+
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    async with (
+        served(ReviewApi(), live(Time()), Time()) as (session, _),
+        session.post("/page/login", data=slowly(), headers=form) as answer,
+    ):
+        assert answer.status == 408
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ from typing import Any
 import aiohttp
 from structlog.testing import capture_logs
 
-from kai_sched.operator.http.listener import listen
-from kai_sched.operator.http.pages import START_S, Pages, Readiness, application
+from kai_sched.operator.http.pages import START_S, Pages, Readiness
 from kai_sched.telemetry.metrics import Metrics
 
 
@@ -32,17 +31,18 @@ class World:
 
     async def get(self, path: str) -> tuple[int, str, str]:
         """Status, content type and text of a page, served for this one request."""
-        alive = {"cycle": lambda: self.stuck}
-        pages = application(alive, self.readiness, Metrics("kai"))
-        listener = await listen(pages, "127.0.0.1:0")
+        pages = Pages(Metrics("kai"), lambda: (False, ""))
+        pages.readiness = self.readiness
+        pages.alive["cycle"] = lambda: self.stuck
+        await pages.listen("127.0.0.1:0")
         try:
             async with (
                 aiohttp.ClientSession() as session,
-                session.get(f"http://127.0.0.1:{listener.port}{path}") as response,
+                session.get(f"http://127.0.0.1:{pages.port}{path}") as response,
             ):
                 return response.status, response.headers["Content-Type"], await response.text()
         finally:
-            await listener.stop()
+            await pages.stop()
 
     async def asked(self, path: str = "/readyz") -> tuple[int, dict[str, Any]]:
         """Status and content of a page that is JSON."""

@@ -13,10 +13,11 @@ from datetime import UTC, datetime
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from kai_sched.operator.http import webhook_server
 from kai_sched.operator.http.authority import Pair, issue
-from kai_sched.operator.http.webhook_server import REVIEWS_MAX, Review, WebhookServer
+from kai_sched.operator.http.webhook_server import REVIEWS_MAX, Review, Scrape, WebhookServer
 from kai_sched.reconcile.admission.review import BODY_MAX, VALIDATE_POD_GROUP, VALIDATE_QUEUE
 
 HOST = "kai-sched-webhook.kai-scheduler.svc"
@@ -35,9 +36,12 @@ def echo(path: str, body: bytes) -> bytes:
 
 @asynccontextmanager
 async def serving(
-    first: Pair | None, review: Review = echo, answer_s: float = webhook_server.ANSWER_S
+    first: Pair | None,
+    review: Review = echo,
+    answer_s: float = webhook_server.ANSWER_S,
+    scrape: Scrape | None = None,
 ) -> AsyncIterator[WebhookServer]:
-    server = WebhookServer(review, answer_s)
+    server = WebhookServer(review, answer_s, scrape)
     if first:
         server.use(first)
     await server.start("127.0.0.1:0")
@@ -65,6 +69,17 @@ async def test_reviews_are_answered(path: str) -> None:
     first = pair()
     async with serving(first) as server:
         assert await ask(server, first, b"12345", path) == (200, f"{path} 5")
+
+
+async def test_metrics_are_served_over_its_tls_where_it_is_told_to() -> None:
+    async def scrape(_: web.Request) -> web.Response:
+        return web.Response(text="kai_leader 1.0\n")
+
+    first = pair()
+    async with serving(first) as server:
+        assert (await ask(server, first, path="/metrics", method="GET"))[0] == 404
+    async with serving(first, scrape=scrape) as server:
+        assert await ask(server, first, path="/metrics", method="GET") == (200, "kai_leader 1.0\n")
 
 
 async def test_a_bad_body_is_told() -> None:

@@ -1,7 +1,8 @@
-"""Who may read the page: what the API server says of a token, kept for a while, with bounds on how often it is asked.
+"""Who may read a path of this process: what the API server says of a token, kept for a while, with bounds on how often
+it is asked.
 
-The right is the verb get on the path /page (nonResourceURLs), and not one on queues: the page names workloads of all
-namespaces, and a right that people have for another purpose must not open it.
+The right is the verb get on the path (nonResourceURLs), and not one on queues: the page and the metrics name workloads
+of all namespaces, and a right that people have for another purpose must not open them.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
+from aiohttp import web
 
 from kai_sched.cluster.access_reviews import AccessReviews
 from kai_sched.cluster.client import ApiFailure
 
-PATH = "/page"
 ALLOWED_S = 60.0  # a right that is taken away ends within this time
 REFUSED_S = 10.0
 KEPT_MAX = 256
@@ -26,7 +27,7 @@ REVIEWS_AT_ONCE = 4
 WAITING_MAX = 32
 TOKEN_BYTES_MAX = 16_384
 
-log = structlog.get_logger("page")
+log = structlog.get_logger("access")
 
 
 class AccessVerdict(enum.Enum):
@@ -38,6 +39,10 @@ class AccessVerdict(enum.Enum):
     UNAVAILABLE = enum.auto()  # the API server could not be asked, or too many ask
 
 
+# The HTTP status of a refusal.
+STATUS = {AccessVerdict.UNKNOWN: 401, AccessVerdict.FORBIDDEN: 403, AccessVerdict.UNAVAILABLE: 503}
+
+
 @dataclass(frozen=True, slots=True)
 class Judged:
     """The verdict, the name of the user, and what is wrong."""
@@ -47,18 +52,35 @@ class Judged:
     problem: str = ""
 
 
-class PageAccess:
-    """For one event loop. ``clock`` is in seconds and never goes back. Tokens are kept as digests only."""
+def bearer(request: web.Request) -> str:
+    """The token that a program sends, or an empty string."""
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
 
-    def __init__(self, reviews: AccessReviews, clock: Callable[[], float]) -> None:
+
+def refusal(judged: Judged, sent: bool, right: str) -> str:
+    """What a request that is not allowed is told; ``sent``: with a token, ``right``: what it takes, in words."""
+    texts = {
+        AccessVerdict.UNKNOWN: "the API server does not know this token" if sent else "",
+        AccessVerdict.FORBIDDEN: f"{judged.user} may not read {right}",
+        AccessVerdict.UNAVAILABLE: judged.problem,
+    }
+    return texts[judged.verdict]
+
+
+class PathAccess:
+    """For one path and one event loop. ``clock`` is in seconds and never goes back. Tokens are kept as digests only."""
+
+    def __init__(self, reviews: AccessReviews, path: str, clock: Callable[[], float]) -> None:
         self._reviews = reviews
+        self._path = path
         self._clock = clock
         self._kept: OrderedDict[bytes, tuple[Judged, float]] = OrderedDict()
         self._slots = asyncio.Semaphore(REVIEWS_AT_ONCE)
         self._waiting = 0
 
     async def judge(self, token: str) -> Judged:
-        """Whether the bearer of the token may read the page."""
+        """Whether the bearer of the token may read the path."""
         if not token or len(token) > TOKEN_BYTES_MAX or not token.isascii() or not token.isprintable():
             return Judged(AccessVerdict.UNKNOWN)
         key = hashlib.sha256(token.encode()).digest()
@@ -78,12 +100,12 @@ class PageAccess:
             user = await self._reviews.user_of(token)
             if user is None:
                 return Judged(AccessVerdict.UNKNOWN)
-            if await self._reviews.may_get(user, PATH):
-                log.info("page.allowed", user=user.name)
+            if await self._reviews.may_get(user, self._path):
+                log.info("access.allowed", path=self._path, user=user.name)
                 return Judged(AccessVerdict.ALLOWED, user.name)
             return Judged(AccessVerdict.FORBIDDEN, user.name)
         except ApiFailure as failure:
-            log.warning("page.review_failed", problem=str(failure))
+            log.warning("access.review_failed", path=self._path, problem=str(failure))
             return Judged(AccessVerdict.UNAVAILABLE, problem=f"the API server did not review the token: {failure}")
 
     def _known(self, key: bytes) -> Judged | None:
