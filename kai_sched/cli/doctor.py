@@ -18,6 +18,7 @@ from kai_sched.cli.version import COMPILED, INTERPRETED, InstallationFacts, fact
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.login import LoginFailure
 from kai_sched.report.text import plain
+from kai_sched.workload_kinds import PluginKinds, installed_kinds
 
 CONNECTIONS = 8  # requests at the same time
 
@@ -73,7 +74,7 @@ def check_installation(known: InstallationFacts) -> list[Finding]:
         packages = ", ".join(f"{name} {version}" for name, version in known.packages.items())
         text = f"kai-sched {known.version}, Python {known.python}, {packages}, {known.platform}, CPU {known.cpu}"
         versions = Finding(Gravity.OK, "versions", text)
-    return [versions, _check_kernels(known)]
+    return [versions, _check_kernels(known), *_check_plugins(installed_kinds())]
 
 
 def _check_kernels(known: InstallationFacts) -> Finding:
@@ -86,6 +87,13 @@ def _check_kernels(known: InstallationFacts) -> Finding:
     if known.kernels == COMPILED:
         return Finding(Gravity.OK, "kernels", f"compiled, in {where}")
     return Finding(Gravity.WARNING, "kernels", f"not all are compiled, in {where}", "run kai-sched warmup")
+
+
+def _check_plugins(plugins: PluginKinds) -> list[Finding]:
+    """Workload kinds of other packages, and what is wrong with some of them."""
+    kinds = ", ".join(f"{kind} ({version})" for version, kind in plugins.kinds)
+    found = [Finding(Gravity.OK, "workload kinds", f"of other packages: {kinds}")] if kinds else []
+    return found + [Finding(Gravity.WARNING, "workload kinds", str(each), "not used") for each in plugins.faults]
 
 
 def _megabytes(folder: Path) -> str:

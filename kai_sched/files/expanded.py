@@ -4,17 +4,19 @@ neither workloads nor pods without a group.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kai_sched.api import names
 from kai_sched.files.controllers.kinds import WORKLOADS
 from kai_sched.files.items import Item
-from kai_sched.model.read.kinds import POD
+from kai_sched.model.read.kinds import KINDS, OPERATOR_CONFIG, POD, SHARD, TOPOLOGY, Kind
 
 if TYPE_CHECKING:
     from kai_sched.reconcile.grouping.manifest import QueueChoice
+
+_READ = KINDS | {SHARD, OPERATOR_CONFIG, TOPOLOGY}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -40,7 +42,17 @@ class Expanded:
 
 def has_work(items: Sequence[Item], scheduler_name: str) -> bool:
     """Whether there is a workload, or a pod that may need a group."""
-    return any(item.kind in WORKLOADS or may_lack_group(item, scheduler_name) for item in items)
+    if any(item.kind in WORKLOADS or may_lack_group(item, scheduler_name) for item in items):
+        return True
+    unknown = {item.kind for item in items} - _READ
+    return bool(unknown) and has_plugin(unknown)
+
+
+def has_plugin(kinds: Set[Kind]) -> bool:
+    """Whether a package makes pods for one of these kinds. Looking for packages takes time, so not for known ones."""
+    from kai_sched.workload_kinds import installed_kinds
+
+    return any(each.controller is not None and key in kinds for key, each in installed_kinds().kinds.items())
 
 
 def may_lack_group(item: Item, scheduler_name: str) -> bool:

@@ -26,6 +26,7 @@ from kai_sched.reconcile.grouping.owners import Chain, is_spark, resolve, wants_
 from kai_sched.reconcile.grouping.registry import group_of
 from kai_sched.reconcile.grouping.settings import GroupingSettings, read_kinds
 from kai_sched.reconcile.grouping.workload_errors import GroupingError
+from kai_sched.workload_kinds import installed_kinds
 
 PRIORITY_CLASS = ("scheduling.k8s.io/v1", "PriorityClass")
 CONFIG_MAP = ("v1", "ConfigMap")
@@ -124,7 +125,7 @@ def _settings(objects: Objects, items: Iterable[Item], config: Config, problems:
                 classes.add(meta_of(item).name or "")
             except FieldError:
                 continue  # its reader tells it
-    settings = GroupingSettings(config, frozenset(classes or SHIPPED_CLASSES))
+    settings = GroupingSettings(config, frozenset(classes or SHIPPED_CLASSES), plugins=installed_kinds().rules)
     namespace, name = split_key(config.kinds_config_map)
     found = objects.get(Key(*CONFIG_MAP, namespace or DEFAULT_NAMESPACE, name)) if name else None
     if found is None:

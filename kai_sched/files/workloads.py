@@ -12,8 +12,8 @@ import msgspec
 
 from kai_sched.api import core
 from kai_sched.files.controllers.kinds import made_up_uid
-from kai_sched.files.controllers.registry import CONTROLLERS
-from kai_sched.files.controllers.workload import ControlledWorkload
+from kai_sched.files.controllers.registry import controllers_of
+from kai_sched.files.controllers.workload import ControlledWorkload, Controller
 from kai_sched.files.expanded import Expanded, SuspendedWorkload, may_lack_group
 from kai_sched.files.grouping import PRIORITY_CLASS, InputGrouper
 from kai_sched.files.items import Item, problem_in
@@ -22,11 +22,12 @@ from kai_sched.model.config import Config
 from kai_sched.model.field_errors import FieldError, Warn
 from kai_sched.model.priorities import SHIPPED_CLASSES
 from kai_sched.model.problems import Problem
-from kai_sched.model.read.kinds import POD, VOLUME_CLAIM
+from kai_sched.model.read.kinds import POD, VOLUME_CLAIM, Kind
 from kai_sched.model.read.meta import identity, namespace_of, time_ns
 from kai_sched.model.times import format_time
 from kai_sched.reconcile.grouping.owners import ObjectReference, Owner, read_owner
 from kai_sched.reconcile.grouping.workload_errors import GroupingError
+from kai_sched.workload_kinds import installed_kinds
 
 # No workload has more; a number with a zero too many must not fill the memory.
 OBJECTS_MAX = 100_000
@@ -63,11 +64,13 @@ _scheduler = msgspec.json.Decoder(_Scheduled)
 
 def expand_workloads(items: Sequence[Item], config: Config, problems: list[Problem]) -> Expanded:
     """Make the objects that controllers would make, and group pods without a group. Errors become problems."""
-    work = [item for item in items if item.kind in CONTROLLERS]
+    problems.extend(Problem("", "", "", str(fault)) for fault in installed_kinds().faults)
+    controllers = controllers_of(installed_kinds())
+    work = [item for item in items if item.kind in controllers]
     ungrouped = [item for item in items if may_lack_group(item, config.scheduler_name)]
     objects = Objects(items, config)
     grouper = InputGrouper(objects, items, config, problems)
-    maker = _Maker(objects, config, problems)
+    maker = _Maker(objects, config, controllers, problems)
     made = [each for item in work for each in maker.make(item, grouper)]
     # In an order that does not depend on the files.
     ungrouped.sort(key=lambda item: item.subject)
@@ -97,7 +100,10 @@ def _shipped_classes(item: Item) -> Iterator[Item]:
 class _Maker:
     """Acts as the controllers do, and notes the workloads that are ``suspended``."""
 
-    def __init__(self, objects: Objects, config: Config, problems: list[Problem]) -> None:
+    def __init__(
+        self, objects: Objects, config: Config, controllers: Mapping[Kind, Controller], problems: list[Problem]
+    ) -> None:
+        self._controllers = controllers
         self.suspended: list[SuspendedWorkload] = []
         self._objects = objects
         self._config = config
@@ -149,7 +155,7 @@ class _Maker:
         while todo:
             owner = todo.pop()
             workload = ControlledWorkload(owner, _warner(item, owner, problems), self._find)
-            for manifest in CONTROLLERS[owner.api_version, owner.kind](workload):
+            for manifest in self._controllers[owner.api_version, owner.kind](workload):
                 count += 1
                 if count > OBJECTS_MAX:
                     message = f"would create more than {OBJECTS_MAX:,} objects: correct its numbers of replicas"
@@ -163,7 +169,7 @@ class _Maker:
                         continue
                     message = f"it would create {child_key.subject}, which is in the input already: rename one of them"
                     raise GroupingError(key.subject, "", message)
-                if is_new and child.kind in CONTROLLERS:
+                if is_new and child.kind in self._controllers:
                     todo.append(read_owner(child.raw, _reference(child_key)))
                 yield child_key, child
 

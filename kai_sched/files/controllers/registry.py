@@ -1,11 +1,13 @@
-"""Which simulated controller makes the offline pods of which kind of workload."""
+"""Which simulated controller makes the offline pods of which kind of workload, built in or of another package."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from kai_sched.files.controllers import kubeflow, kubernetes, ray, sets, trainer
-from kai_sched.files.controllers.workload import Controller
+from kai_sched.files.controllers.workload import ControlledWorkload, Controller, Manifest
+from kai_sched.reconcile.grouping.workload_errors import GroupingError
+from kai_sched.reconcile.grouping.workload_kind import PluginKinds
 
 # By apiVersion and kind.
 CONTROLLERS: Mapping[tuple[str, str], Controller] = {
@@ -30,3 +32,24 @@ CONTROLLERS: Mapping[tuple[str, str], Controller] = {
     ("jobset.x-k8s.io/v1alpha2", "JobSet"): sets.job_set,
     ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"): sets.leader_worker_set,
 }
+
+
+def controllers_of(plugins: PluginKinds) -> dict[tuple[str, str], Controller]:
+    """Those that are built in, and those of other packages."""
+    others = {key: _guarded(each.controller) for key, each in plugins.kinds.items() if each.controller is not None}
+    return {**CONTROLLERS, **others}
+
+
+def _guarded(controller: Controller) -> Controller:
+    """The controller of another package, whose mistakes are told for the workload that they concern."""
+
+    def make(workload: ControlledWorkload) -> Iterator[Manifest]:
+        try:
+            yield from controller(workload)
+        except GroupingError:
+            raise
+        except Exception as error:
+            text = f"the controller of a plugin failed ({type(error).__name__}: {error}): ask who made it"
+            raise GroupingError(workload.owner.subject, "", text) from error
+
+    return make

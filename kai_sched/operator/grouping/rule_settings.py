@@ -19,8 +19,10 @@ from kai_sched.model.read.kinds import Kind
 from kai_sched.model.store import Store
 from kai_sched.operator.intake.event_sink import EventSink
 from kai_sched.reconcile.grouping.settings import GroupingSettings, KindDefaults, KindRules, read_kinds
+from kai_sched.reconcile.grouping.workload_kind import PluginKinds
 
 CONFIG_MAP: Kind = ("v1", "ConfigMap")
+NO_PLUGINS = PluginKinds({})
 
 log = structlog.get_logger("grouping")
 
@@ -45,13 +47,27 @@ class RuleSettings:
         Knows the version of the ConfigMap.
     config
         Returns the settings in force.
+    plugins
+        The kinds of other packages; what is wrong with some of them is logged.
     """
 
-    def __init__(self, api: Api, store: Store, sink: EventSink, config: Callable[[], Config]) -> None:
+    def __init__(
+        self,
+        api: Api,
+        store: Store,
+        sink: EventSink,
+        config: Callable[[], Config],
+        plugins: PluginKinds = NO_PLUGINS,
+    ) -> None:
         self._api = api
         self._store = store
         self._sink = sink
         self._config = config
+        self._plugins = plugins.rules
+        for fault in plugins.faults:
+            log.warning("plugin.problem", plugin=fault.plugin, problem=fault.message)
+        if plugins.kinds:
+            log.info("plugin.kinds", kinds=[f"{kind} ({version})" for version, kind in plugins.kinds])
         self._kinds: tuple[str, KindDefaults, KindRules] = ("", {}, {})  # and the version that they are of
 
     async def current(self) -> GroupingSettings:
@@ -61,7 +77,7 @@ class RuleSettings:
         version = f"{key}@{self._sink.known(CONFIG_MAP).get(key, '')}" if key else ""
         if version != self._kinds[0]:
             self._kinds = (version, *await self._read_kinds(key))
-        return GroupingSettings(config, self._store.all(PriorityClass).keys(), *self._kinds[1:])
+        return GroupingSettings(config, self._store.all(PriorityClass).keys(), *self._kinds[1:], self._plugins)
 
     async def _read_kinds(self, key: str) -> tuple[KindDefaults, KindRules]:
         if key not in self._sink.known(CONFIG_MAP):

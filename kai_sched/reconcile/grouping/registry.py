@@ -77,7 +77,8 @@ def group_of(pod: core.WirePod, chain: Chain, view: View, settings: GroupingSett
 
 
 def _rule(owner: Owner, settings: GroupingSettings) -> Rule:
-    rule = RULES.get((owner.api_version, owner.kind))
+    key = owner.api_version, owner.kind
+    rule: Rule | None = RULES.get(key) or settings.plugins.get(key)
     if rule is not None:
         return rule
     by_setting = settings.rules.get((owner.group, owner.kind))

@@ -16,9 +16,9 @@ names with dots between them; ``[*]`` stands for all items of a list, or all val
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -56,12 +56,16 @@ Entry = TypeVar("Entry", KindDefault, KindRule)
 
 @dataclass(frozen=True, slots=True)
 class GroupingSettings:
-    """What the rules go by. ``priority_classes`` are the names of the classes that exist."""
+    """What the rules go by. ``priority_classes`` are the names of the classes that exist.
+
+    ``plugins`` are rules of other packages (``workload_kind``), by apiVersion and kind.
+    """
 
     config: Config = field(default_factory=Config)
     priority_classes: Set[str] = frozenset()
     defaults: KindDefaults = field(default_factory=dict)
     rules: KindRules = field(default_factory=dict)
+    plugins: Mapping[tuple[str, str], Callable[[Any], Any]] = field(default_factory=dict)
 
     def default(self, group: str, kind: str) -> KindDefault | None:
         """What the ConfigMap says of the kind."""
