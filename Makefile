@@ -15,6 +15,7 @@ PLACE := $(VENV)/.made-at-$(shell printf %s "$(CURDIR)" | cksum | cut -d' ' -f1)
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 DOCS := $(VENV)/.docs
+RELEASE := $(VENV)/.release
 WARM := $(VENV)/.warm
 SOURCES := $(shell find kai_sched -name '*.py')
 SOLVER := $(shell find kai_sched/solver kai_sched/snapshot -name '*.py')
@@ -37,6 +38,7 @@ KERNEL_SUITES := $(PURE) $(wildcard tests/unit/solver) --ignore=tests/unit/solve
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo install test test-all test-fast test-long test-kind check crds docs site bench bench-cluster lock dist
+.PHONY: audit changelog licenses sbom
 .PHONY: clean cluster-tools control-plane cluster-up cluster-down soak chromium screenshot bench-page
 
 help:
@@ -63,6 +65,10 @@ help:
 	@echo 'make screenshot     take the pictures of the page in docs/images anew'
 	@echo 'make lock       resolve requirements/ anew; ARGS=--upgrade for newer versions'
 	@echo 'make dist       dist/: the wheel, and kai-sched as one executable file'
+	@echo 'make sbom       dist/kai-sched.cdx.json: the packages that are installed with it (CycloneDX)'
+	@echo 'make licenses   their licenses; fails where one is not allowed'
+	@echo 'make audit      their known vulnerabilities; needs a network'
+	@echo "make changelog  what changes/ comes to; ARGS='--version X.Y.Z --yes' puts it into CHANGELOG.md"
 	@echo 'make clean      remove all that was made in this folder'
 
 # Small clusters are decided without compiled kernels: a newcomer need not wait for the compiler.
@@ -82,7 +88,7 @@ test: $(DEV) $(WARM) check
 	@echo 'Left out: the slow tests, many examples, most tests on a real API server, the page in Chromium,' \
 	  'interpreted kernels (make test-all); tests that take minutes each (make test-long)'
 
-test-all: $(DEV) $(WARM) check chromium site
+test-all: $(DEV) $(WARM) $(RELEASE) check chromium site licenses
 	$(BIN)/python -m pytest $(FULL) $(PURE) $(SPREAD)
 	$(BIN)/python -m pytest $(FULL) $(HOUSE:%=--ignore=%) $(PURE:%=--ignore=%)
 	KAI_SCHED_JIT=off $(BIN)/python -m pytest $(FULL) $(KERNEL_SUITES) $(SPREAD)
@@ -163,6 +169,21 @@ cluster-down: $(PLACE)
 lock: $(DEV)
 	PATH="$(CURDIR)/$(BIN):$$PATH" requirements/compile $(ARGS)
 
+# Whether each package that is installed with kai-sched has an allowed license.
+licenses: $(DEV)
+	$(BIN)/python packaging/licenses.py
+
+sbom: $(RELEASE)
+	PATH="$(CURDIR)/$(BIN):$$PATH" packaging/sbom dist/kai-sched.cdx.json
+
+# What the files of changes/ come to; ARGS='--version X.Y.Z --yes' writes it and removes them.
+changelog: $(RELEASE)
+	$(BIN)/towncrier build $(if $(ARGS),$(ARGS),--draft --version next)
+
+# Needs the service with the advisories: not a part of `make test-all`.
+audit: $(RELEASE)
+	PATH="$(CURDIR)/$(BIN):$$PATH" packaging/audit
+
 dist: dist/kai-sched
 
 clean:
@@ -201,6 +222,11 @@ $(DEV): $(RUNTIME) requirements/dev.txt
 $(DOCS): $(DEV) requirements/docs.txt
 	@echo 'Installing what builds the documentation site'
 	@$(BIN)/pip install --quiet --require-hashes -r requirements/docs.txt
+	@touch $@
+
+$(RELEASE): $(DEV) requirements/release.txt
+	@echo 'Installing the tools for a release'
+	@$(BIN)/pip install --quiet --require-hashes -r requirements/release.txt
 	@touch $@
 
 # Bytecode, too: with PYTHONDONTWRITEBYTECODE in the environment, each start would compile 250 modules again.

@@ -103,8 +103,8 @@ def wrong_sections(text: str) -> list[str]:
     """What is not in the form of Keep a Changelog: versions with kinds of change, each once, the newest one first."""
     versions = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
     titles = [version.partition("\n")[0] for version in versions]
-    found = [] if titles[:1] == ["Unreleased"] else ["no Unreleased at the top"]
-    found += [title for title in titles[1:] if not re.fullmatch(r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d", title)]
+    versioned = titles[1:] if titles[:1] == ["Unreleased"] else titles
+    found = [title for title in versioned if not re.fullmatch(r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d", title)]
     for title, version in zip(titles, versions, strict=True):
         kinds = re.findall(r"^### (.+)$", version, re.MULTILINE)
         found += [f"{title}: {kind}" for kind in kinds if kind not in KINDS_OF_CHANGE or kinds.count(kind) > 1]
