@@ -290,4 +290,5 @@ def test_core_packages_are_those_of_the_tree() -> None:
         "library",
         "telemetry",
         "selectors",
+        "workload_kinds",
     }

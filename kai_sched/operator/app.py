@@ -73,7 +73,6 @@ from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.receipts import notice
 from kai_sched.telemetry.loop_time import LoopTimes, MeasuredLoop
 from kai_sched.telemetry.metrics import Metrics
-from kai_sched.workload_kinds import installed_kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +289,7 @@ def _build_grouping(base: Base, intake: Intake) -> GroupingParts:
     owners, emit = intake.observations.owners, intake.writes.submit
     reporter = GroupingReporter(groups, requests, owners, emit, monotonic)
     cache = OwnerCache(OwnerReader(base.api, monotonic), monotonic)
-    rules = RuleSettings(base.api, intake.store, intake.sink, base.settings.current, installed_kinds())
+    rules = RuleSettings(base.api, intake.store, intake.sink, base.settings.current)
     grouper = WorkloadGrouper(intake.store, groups, requests, cache, rules, reporter, base.clock, base.rng)
     writer = GroupWriter(base.api, groups, intake.sink, requests, reporter, intake.binds_wait)
     return GroupingParts(grouper, writer)

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TOOLS = Path(__file__).resolve().parent / "tools"
-GROUPS = ("etcd", "kwok", "kubernetes", "kuberay", "jobset", "lws", "dra", "allocator", "prometheus")
+GROUPS = ("etcd", "kwok", "kubernetes", "kuberay", "jobset", "kueue", "lws", "dra", "allocator", "prometheus")
 ASSETS = "KUBEBUILDER_ASSETS"
 
 # The stages say how kwok's kubelets behave; it knows none of itself. A heartbeat each 20 s is what a kubelet sends.
@@ -41,8 +41,11 @@ SHIPPED = {
     "kwok": ("sigs.k8s.io/kwok", "stages", KWOK_STAGES),
     "kuberay": ("github.com/ray-project/kuberay/ray-operator", "manifests", ("config/crd/bases", "config/samples")),
     "jobset": ("sigs.k8s.io/jobset", "manifests", ("config/components/crd/bases", "config/components/webhook")),
+    "kueue": ("sigs.k8s.io/kueue", "manifests", ("config/components/crd/bases",)),
     "lws": ("sigs.k8s.io/lws", "manifests", ("config/crd/bases", "config/webhook")),
 }
+
+FILES_ONLY = frozenset({"kueue"})  # groups without a program
 
 
 class Unavailable(Exception):
@@ -81,7 +84,10 @@ def kwok_stages() -> list[Path]:
 
 def shipped(group: str, pattern: str = "*.yaml") -> list[Path]:
     """The files that came with the program of a group. Raises Unavailable as ``program`` does."""
-    return sorted((program(group, group).parent / SHIPPED[group][1]).glob(pattern))
+    if group in FILES_ONLY and not _folder(group).is_dir():
+        raise Unavailable(f"the files of {group} are not there: run `make cluster-tools`")
+    folder = _folder(group) if group in FILES_ONLY else program(group, group).parent
+    return sorted((folder / SHIPPED[group][1]).glob(pattern))
 
 
 def build(groups: Sequence[str] = GROUPS) -> None:
@@ -108,6 +114,21 @@ def build(groups: Sequence[str] = GROUPS) -> None:
 
 def _build(group: str, folder: Path) -> None:
     folder.mkdir()
+    if group in FILES_ONLY:
+        _ask_go(group, "mod", "download", SHIPPED[group][0])
+    else:
+        _compile(group, folder)
+    if group in SHIPPED:
+        name, into, sources = SHIPPED[group]
+        module = Path(_ask_go(group, "list", "-m", "-f", "{{.Dir}}", name))
+        (folder / into).mkdir()
+        for source in sources:
+            for path in sorted((module / source).glob("*.yaml")):
+                if path.name != "kustomization.yaml":
+                    shutil.copyfile(path, folder / into / path.name)
+
+
+def _compile(group: str, folder: Path) -> None:
     flags = "-s -w"
     if group == "kubernetes":  # its version goes in by the linker, else the API server says v0.0.0
         version = re.search(r"^\s*k8s\.io/kubernetes (v\S+)", (TOOLS / group / "go.mod").read_text(), re.MULTILINE)
@@ -121,14 +142,6 @@ def _build(group: str, folder: Path) -> None:
     for name, built in GO_NAMES.items():
         if (folder / built).is_file():
             (folder / built).rename(folder / name)
-    if group in SHIPPED:
-        name, into, sources = SHIPPED[group]
-        module = Path(_ask_go(group, "list", "-m", "-f", "{{.Dir}}", name))
-        (folder / into).mkdir()
-        for source in sources:
-            for path in sorted((module / source).glob("*.yaml")):
-                if path.name != "kustomization.yaml":
-                    shutil.copyfile(path, folder / into / path.name)
 
 
 @functools.cache

@@ -90,7 +90,7 @@ def test_run_says_at_its_start_what_it_uses_and_what_not(on_path: Path) -> None:
     installed_kinds.cache_clear()
     parts: list[Any] = [None] * 4  # the API server and the store, which are not asked yet
     with structlog.testing.capture_logs() as lines:
-        RuleSettings(*parts, installed_kinds())
+        RuleSettings(*parts)
     assert [line["event"] for line in lines] == ["plugin.problem", "plugin.kinds"]
     assert lines[0]["plugin"] == "gone of gone"
     assert lines[1]["kinds"] == ["MiniCluster (flux-framework.org/v1alpha2)"]

@@ -19,10 +19,9 @@ from kai_sched.model.read.kinds import Kind
 from kai_sched.model.store import Store
 from kai_sched.operator.intake.event_sink import EventSink
 from kai_sched.reconcile.grouping.settings import GroupingSettings, KindDefaults, KindRules, read_kinds
-from kai_sched.reconcile.grouping.workload_kind import PluginKinds
+from kai_sched.workload_kinds import installed_kinds
 
 CONFIG_MAP: Kind = ("v1", "ConfigMap")
-NO_PLUGINS = PluginKinds({})
 
 log = structlog.get_logger("grouping")
 
@@ -37,6 +36,8 @@ _decode_config_map = msgspec.json.Decoder(_ConfigMapData).decode
 class RuleSettings:
     """For one event loop. The ConfigMap is read again when its version has changed.
 
+    What is wrong with workload kinds of other packages is logged once.
+
     Parameters
     ----------
     api
@@ -47,22 +48,14 @@ class RuleSettings:
         Knows the version of the ConfigMap.
     config
         Returns the settings in force.
-    plugins
-        The kinds of other packages; what is wrong with some of them is logged.
     """
 
-    def __init__(
-        self,
-        api: Api,
-        store: Store,
-        sink: EventSink,
-        config: Callable[[], Config],
-        plugins: PluginKinds = NO_PLUGINS,
-    ) -> None:
+    def __init__(self, api: Api, store: Store, sink: EventSink, config: Callable[[], Config]) -> None:
         self._api = api
         self._store = store
         self._sink = sink
         self._config = config
+        plugins = installed_kinds()
         self._plugins = plugins.rules
         for fault in plugins.faults:
             log.warning("plugin.problem", plugin=fault.plugin, problem=fault.message)
