@@ -163,8 +163,8 @@ def defaults(cluster: Cluster) -> None:
 def operator(plane: Plane, system_namespace: str, tmp_path: Path) -> Iterator[StartOperator]:
     """operator(*flags, kubeconfig=None, proxy=None, webhooks=False, ready=True): `kai-sched run` as one more replica.
 
-    Through the proxy where one is given, as the user ``operator`` (system:masters) where no kubeconfig is. ``entry``
-    and ``shutdown_delay_s`` as of Operator.
+    Through the proxy where one is given, as the user ``operator`` (system:masters) where no kubeconfig is. ``entry``,
+    ``shutdown_delay_s`` and ``packages`` as of Operator.
     """
     replicas: list[Operator] = []
 
@@ -176,11 +176,13 @@ def operator(plane: Plane, system_namespace: str, tmp_path: Path) -> Iterator[St
         shutdown_delay_s: float = 0.0,
         ready: bool = True,
         entry: Sequence[str] = ("kai_sched.cli.main",),
+        packages: Sequence[Path] = (),
     ) -> Operator:
         chosen = kubeconfig or plane.kubeconfig(OPERATOR, proxy.url if proxy else None)
         log = tmp_path / f"operator-{len(replicas)}.log"
         words = (*LOG, "--namespace", system_namespace, *flags)
-        replica = Operator(chosen, log, *words, webhooks=webhooks, shutdown_delay_s=shutdown_delay_s, entry=entry)
+        more = {"webhooks": webhooks, "shutdown_delay_s": shutdown_delay_s, "entry": entry, "packages": packages}
+        replica = Operator(chosen, log, *words, **more)
         replicas.append(replica)
         return replica.wait_ready() if ready else replica
 

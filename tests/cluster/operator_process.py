@@ -32,6 +32,7 @@ class Operator:
         webhooks: bool = False,
         shutdown_delay_s: float = 0.0,
         entry: Sequence[str] = ("kai_sched.cli.main",),
+        packages: Sequence[Path] = (),
     ) -> None:
         self.port, self.plugin_port = free_port(), free_port()
         self.webhook_port = free_port() if webhooks else None
@@ -46,7 +47,7 @@ class Operator:
         command = [sys.executable, "-m", *entry, "run", "--log-json"]
         for name, value in options.items():
             command += [name, value]
-        environment = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        environment = {"PYTHONPATH": os.pathsep.join(map(str, [ROOT, *packages])), "PYTHONUNBUFFERED": "1"}
         self.process = Process(log.stem, [*command, *flags], log, environment)
 
     def wait_ready(self, timeout_s: float = READY_S) -> Operator:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import yaml
 
+from tests.cluster import objects
 from tests.cluster.cluster import Cluster
-from tests.cluster.conftest import SYSTEM_NAMESPACE
+from tests.cluster.conftest import SYSTEM_NAMESPACE, StartOperator
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.processes import wait_until
+from tests.cluster.test_grouping import owned
 from tests.cluster.workload_operators import install_crds
 from tests.tree import ROOT
+from tests.unit.test_workload_kinds import install_example
 
 TOOLS = ("kueue",)
 EXAMPLE = ROOT / "examples/from-elsewhere/kueue.yaml"
@@ -66,3 +71,35 @@ def test_queues_of_kueue_become_queues(
     asked = {(one.verb, one.subject) for one in own_plane.audit.since(mark, ACCOUNT)}
     assert ("list", "clusterqueues") in asked
     assert {verb for verb, subject in asked if subject != "selfsubjectaccessreviews"} <= {"get", "list"}
+
+
+def mini_clusters() -> objects.Object:
+    """The definition of MiniClusters, as far as grouping goes."""
+    names = {"plural": "miniclusters", "kind": "MiniCluster"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1alpha2", "served": True, "storage": True, "schema": schema}
+    spec = {"group": "flux-framework.org", "scope": "Namespaced", "names": names, "versions": [version]}
+    meta = {"name": "miniclusters.flux-framework.org"}
+    return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": meta, "spec": spec}
+
+
+def test_run_uses_the_kind_of_a_package(cluster: Cluster, operator: StartOperator, tmp_path: Path) -> None:
+    """Three of four pods wait for the fourth; without the package each would be bound at once."""
+    cluster.add_nodes(1)
+    cluster.add_queues("team-a")
+    cluster.create(mini_clusters())
+    cluster.wait_condition("CustomResourceDefinition", "miniclusters.flux-framework.org", "Established", status="True")
+    manifest = yaml.safe_load((ROOT / "examples/workload-kind/minicluster.yaml").read_text())
+    manifest["metadata"]["namespace"] = "default"
+    top = json.loads(cluster.kubectl("create", "-f", "-", "-o", "json", input=json.dumps(manifest)))
+    install_example(tmp_path)
+    replica = operator("--no-default-queues", packages=[tmp_path])
+    assert replica.logs("plugin.kinds")[0]["kinds"] == ["MiniCluster (flux-framework.org/v1alpha2)"]
+
+    cluster.create_all(owned(top, 0, 3, gpus=2))
+    name = f"pg-lammps-{top['metadata']['uid']}"
+    wait_until(lambda: cluster.find("PodGroup", name), "the group")
+    assert cluster.get("PodGroup", name)["spec"]["minMember"] == 4
+    assert cluster.bound() == {}
+    cluster.create_all(owned(top, 3, 1, gpus=2))
+    cluster.wait_bound([f"lammps-{n}" for n in range(4)])

@@ -32,13 +32,17 @@ def install(folder: Path, name: str, entry: str) -> None:
     (info / "entry_points.txt").write_text(f"[{GROUP}]\n{entry}\n")
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Path:
-    """A folder with the package of the example, as it is installed."""
+def install_example(folder: Path) -> None:
+    """The package of the example, as pip would install it into the folder."""
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     ((name, value),) = project["entry-points"][GROUP].items()
-    shutil.copy(EXAMPLE / "kai_sched_minicluster.py", tmp_path)
-    install(tmp_path, project["name"].replace("-", "_"), f"{name} = {value}")
+    shutil.copy(EXAMPLE / "kai_sched_minicluster.py", folder)
+    install(folder, project["name"].replace("-", "_"), f"{name} = {value}")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    install_example(tmp_path)
     return tmp_path
 
 

@@ -21,7 +21,6 @@ from kai_sched.cli.migration.found import (
     GroupKind,
 )
 from kai_sched.cluster.client import Api, ApiFailure
-from kai_sched.cluster.cluster_reader import remedy_for
 from kai_sched.cluster.installation import served_versions
 from kai_sched.cluster.paths import objects_path, only
 from kai_sched.cluster.reflector import JSON, METADATA_LIST
@@ -82,5 +81,6 @@ async def _list(
         if failure.status == 0:
             raise
         name = f"{resource}.{kind.group}" if kind.group else resource
-        why = f"listing is forbidden: {remedy_for(kind.group, resource, 'list')}"
+        rule = f'{{apiGroups: ["{kind.group}"], resources: [{resource}], verbs: [list]}}'
+        why = f"listing is forbidden: add the rule {rule} to the ClusterRole of this account"
         found.unreadable.append((name, why if failure.is_missing_right else str(failure)))
