@@ -4,19 +4,27 @@ Prometheus scrapes a scheduler that works, and every expression is evaluated on 
 
 from __future__ import annotations
 
+import base64
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import urllib3
 
+from kai_sched.operator.http.authority import service_name
+from kai_sched.operator.http.certificate import SECRET, SERVICE
 from tests.cluster import components, objects
 from tests.cluster.alert_cases import promtool_tests
 from tests.cluster.cluster import Cluster
+from tests.cluster.conftest import SYSTEM_NAMESPACE, StartOperator
+from tests.cluster.control_plane import ControlPlane
 from tests.cluster.operator_process import Operator
 from tests.cluster.processes import wait_until
 from tests.cluster.prometheus import Prometheus
+from tests.cluster.test_page import account
 from tests.monitoring_files import ALERTS, Expression, alert_expressions, alerts, board_expressions
+from tests.tree import ROOT
 
 TOOLS = ("prometheus",)
 # Panels that have nothing to show where nothing fails and nobody has to go.
@@ -52,7 +60,7 @@ def scraped(live: Cluster, shared_operator: Operator, tmp_path: Path) -> Iterato
     """A Prometheus beside a scheduler that has started gangs, evicted a pod, and has others waiting."""
     prometheus = Prometheus(tmp_path, f"127.0.0.1:{shared_operator.port}")
     try:
-        live.kubectl("apply", "--server-side", "-f", "manifests/priority-classes.yaml")
+        live.kubectl("apply", "--server-side", "-f", str(ROOT / "manifests/priority-classes.yaml"))
         live.add_nodes(1, gpus=4)
         live.add_queues("team", quota=4, limit=4)
         prometheus.wait_scraped()
@@ -99,3 +107,35 @@ def test_boards_and_alerts_work_on_a_scheduler(scraped: Prometheus, shared_opera
     assert scraped.value("kai_leader") == 1
     days = "(kai_webhook_certificate_end_timestamp_seconds - time()) / 86400"
     assert 360 < scraped.value(days) < 366
+
+
+def test_metrics_that_ask_for_a_token_are_scraped_over_tls(
+    cluster: Cluster, own_plane: ControlPlane, system_namespace: str, operator: StartOperator, tmp_path: Path
+) -> None:
+    """With the rights of the manifests and of the component, and no others."""
+    assert system_namespace == SYSTEM_NAMESPACE
+    for path in ("rbac.yaml", "components/authenticated-metrics/rbac.yaml"):
+        cluster.kubectl("apply", "-f", str(ROOT / "manifests" / path))
+    login = own_plane.kubeconfig("metrics", token=own_plane.service_account_token(SYSTEM_NAMESPACE, "scheduler"))
+    reader, nobody = account(cluster, own_plane, "reader"), account(cluster, own_plane, "nobody")
+    role = "kai-scheduler-metrics-reader"
+    cluster.kubectl("create", "clusterrolebinding", role, f"--clusterrole={role}", "--serviceaccount=default:reader")
+    replica = operator("--authenticated-metrics", kubeconfig=login, webhooks=True)
+
+    def status(token: str) -> int:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        url = f"http://127.0.0.1:{replica.port}/metrics"
+        return urllib3.request("GET", url, headers=headers, retries=False).status
+
+    assert [status(token) for token in ("", "nonsense", nobody, reader)] == [401, 401, 403, 200]
+    secret = cluster.get("Secret", SECRET, SYSTEM_NAMESPACE)
+    (tmp_path / "ca.crt").write_bytes(base64.b64decode(secret["data"]["ca.crt"]))
+    tls = {"ca_file": str(tmp_path / "ca.crt"), "server_name": service_name(SERVICE, SYSTEM_NAMESPACE)}
+    target = f"127.0.0.1:{replica.webhook_port}"
+    scrape = {"scheme": "https", "authorization": {"credentials": reader}, "tls_config": tls}
+    prometheus = Prometheus(tmp_path, target, **scrape)
+    try:
+        prometheus.wait_scraped()
+        assert prometheus.value("count(kai_leader)") == 1
+    finally:
+        prometheus.process.end()
