@@ -137,7 +137,9 @@ def recipe(target: str) -> str:
 def test_every_test_is_run_by_test_all_or_by_test_long() -> None:
     """Both run the whole tree, one without what is marked as long, the other with that alone."""
     commands = re.findall(r"-m pytest (.*)", recipe("test-all"))
-    rules = "tests/test_architecture.py tests/test_tidy.py tests/test_house.py tests/test_front_page.py"
+    rules = (
+        "tests/test_architecture.py tests/test_tidy.py tests/test_house.py tests/test_front_page.py tests/test_site.py"
+    )
     full, pure = "--hypothesis-profile=full -m 'not long'", "tests/properties tests/scenarios"
     left_out = " ".join(f"--ignore={path}" for path in f"{rules} {pure}".split())
     assert commands[:3] == [f"--quiet {rules}", f"{full} {pure} {SPREAD}", f"{full} {left_out}"]
@@ -165,7 +167,7 @@ def test_people_run_the_checks_the_quick_tests_and_a_few_live_ones() -> None:
 
 def test_all_tests_have_a_browser() -> None:
     """The tests in Chromium fail without it, so it is there before them."""
-    assert re.search(r"^test-all:.* chromium$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert re.search(r"^test-all:.* chromium\b", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert "-m tests.browser.chromium" in recipe("chromium")
 
 
