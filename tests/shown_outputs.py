@@ -48,9 +48,7 @@ def answer(command: str) -> Answer:
     program, *arguments = shlex.split(command)
     if program != PROGRAM:
         raise ValueError(f"{command!r} is shown as a command of {PROGRAM}, which it is not: write it in a block of sh")
-    # On a terminal, `top` would never end.
-    stream = io.TextIOWrapper if arguments[0] == "top" else _Terminal
-    out, err = stream(io.BytesIO(), encoding="utf-8", write_through=True), io.StringIO()
+    out, err = _Terminal(io.BytesIO(), encoding="utf-8", write_through=True), io.StringIO()
     status = 0
     with redirect_stdout(out), redirect_stderr(err):
         try:
