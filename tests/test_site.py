@@ -4,9 +4,11 @@ place for every page, and no copy of what is made from the code. `make site` bui
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from tests.command_blocks import run_script, unmarked
 from tests.site.contents import HOME, contents, navigation
@@ -47,6 +49,24 @@ def test_a_command_that_fails_is_told(tmp_path: Path) -> None:
     assert run_script("true\n", tmp_path).returncode == 0
     done = run_script("echo no >&2; false\ntrue\n", tmp_path)
     assert (done.returncode, done.stderr) == (1, "no\n")
+
+
+def skipped_levels(text: str) -> list[str]:
+    """The headings that are more than one level below the heading before them, which Sphinx refuses."""
+    tokens = MarkdownIt("commonmark").parse(text)
+    opened = [(at, token) for at, token in enumerate(tokens) if token.type == "heading_open"]
+    headings = [(int(token.tag[1]), tokens[at + 1].content) for at, token in opened]
+    return [title for (level, _), (below, title) in pairwise(headings) if below > level + 1]
+
+
+@pytest.mark.parametrize("path", documents(), ids=str)
+def test_no_level_of_headings_is_left_out(path: Path) -> None:
+    assert skipped_levels((ROOT / path).read_text()) == []
+
+
+def test_left_out_levels_are_found() -> None:
+    assert skipped_levels("# a\n### b\n") == ["b"]
+    assert skipped_levels("# a\n## b\n### c\n## d\n```\n#### e\n```\n") == []
 
 
 @pytest.mark.parametrize("name", PAGES)
