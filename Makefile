@@ -39,7 +39,7 @@ KERNEL_SUITES := $(PURE) $(wildcard tests/unit/solver) --ignore=tests/unit/solve
 .DELETE_ON_ERROR:
 .PHONY: help demo install test test-all test-fast test-long test-kind check crds docs site bench bench-cluster lock dist
 .PHONY: audit changelog licenses sbom
-.PHONY: clean cluster-tools control-plane cluster-up cluster-down soak chromium screenshot bench-page
+.PHONY: manifests clean cluster-tools control-plane cluster-up cluster-down soak chromium screenshot bench-page
 
 help:
 	@echo 'make demo       set up, then decide and print the example cluster'
@@ -51,7 +51,8 @@ help:
 	@echo 'make test-kind  the cluster tests on kind; needs Go and Docker'
 	@echo 'make check      formatting, lint, types, import contracts, house rules, generated files'
 	@echo 'make site       build/site: the documentation site, its links checked'
-	@echo 'make crds       write crds/ anew from kai_sched/api'
+	@echo 'make crds       write crds/, and those of the chart, anew from kai_sched/api'
+	@echo 'make manifests  write manifests/ anew from the chart; needs Go, once to build helm'
 	@echo 'make docs       write the generated files in docs/, and the outputs in documents, anew from the code'
 	@echo "make bench      the speed table; ARGS='--only SHAPE --json FILE --against COMMIT'"
 	@echo 'make bench-cluster  speed and memory of `kai-sched run` on a real API server'
@@ -115,15 +116,22 @@ check: $(DEV)
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --quiet $(HOUSE)
-	$(BIN)/python -m kai_sched.files.crds --check crds
+	$(BIN)/python -m kai_sched.files.crds --check crds charts/kai-scheduler/files/crds
 	$(BIN)/python -m tests.answers_schema | diff - docs/answers.schema.json || { \
 	  echo 'docs/answers.schema.json is out of date: run `make docs`' >&2; exit 1; }
+	$(BIN)/python -m tests.chart_values | diff - charts/kai-scheduler/README.md || { \
+	  echo 'charts/kai-scheduler/README.md is out of date: run `make docs`' >&2; exit 1; }
 
 crds: $(DEV)
-	$(BIN)/python -m kai_sched.files.crds crds
+	$(BIN)/python -m kai_sched.files.crds crds charts/kai-scheduler/files/crds
+
+manifests: $(DEV)
+	@$(BIN)/python -m tests.cluster.components helm
+	$(BIN)/python -m tests.rendered_manifests
 
 docs: $(DEV)
 	$(BIN)/python -m tests.answers_schema > docs/answers.schema.json
+	$(BIN)/python -m tests.chart_values > charts/kai-scheduler/README.md
 	$(BIN)/python -m tests.example_company
 	$(BIN)/python -m tests.pictures
 	$(BIN)/python -m tests.shown_outputs

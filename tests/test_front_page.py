@@ -160,7 +160,7 @@ def test_the_changelog_keeps_its_form() -> None:
 
 def test_hooks_run_what_make_check_runs() -> None:
     commands = commands_of_check(text_of("Makefile"))
-    assert len(commands) == 6
+    assert len(commands) == 7
     assert commands_of_hooks(text_of(".pre-commit-config.yaml")) == commands
 
 

@@ -15,15 +15,13 @@ import pytest
 import yaml
 
 from kai_sched import __version__
-from kai_sched.api import names
 from kai_sched.model.config import Config
-from kai_sched.operator.http import certificate, webhook_server
+from kai_sched.operator.http import certificate
 from kai_sched.operator.http.listener import SHUTDOWN_S
 from kai_sched.operator.intake.sources import SOURCES
 from kai_sched.operator.kopf_frame import KINDS
 from kai_sched.operator.lifecycle import DRAIN_S, RELEASE_S
 from kai_sched.operator.options import RunOptions
-from kai_sched.reconcile.admission import review as admission
 from kai_sched.reconcile.grouping.registry import RULES, SKIPPED, SKIPPED_IN_GROUP
 from tests.cluster import components
 from tests.tree import ROOT, modules
@@ -76,6 +74,14 @@ CLUSTER_RIGHTS = {
     ("scheduling.run.ai/podgroups/status", "patch"): WRITER,
     ("scheduling.run.ai/queues/status", "patch"): WRITER,
     ("scheduling.run.ai/queues", "create"): "kai_sched.operator.default_queues",
+}
+OWN_NAMESPACE_RIGHTS = {
+    ("coordination.k8s.io/leases", "create"): LEASE,
+    ("coordination.k8s.io/leases:kai-scheduler", "get update"): LEASE,
+    ("/configmaps", "get"): "kai_sched.operator.grouping.rule_settings",
+}
+# The roles of who keeps the certificate.
+CONFIGURATION_RIGHTS = {
     (
         "admissionregistration.k8s.io/mutatingwebhookconfigurations:" + ",".join(certificate.MUTATING),
         "get list patch watch",
@@ -85,13 +91,11 @@ CLUSTER_RIGHTS = {
         "get list patch watch",
     ): CERTIFICATE,
 }
-OWN_NAMESPACE_RIGHTS = {
-    ("coordination.k8s.io/leases", "create"): LEASE,
-    ("coordination.k8s.io/leases:kai-scheduler", "get update"): LEASE,
+SECRET_RIGHTS = {
     ("/secrets", "create"): CERTIFICATE,
-    ("/configmaps", "get"): "kai_sched.operator.grouping.rule_settings",
     (f"/secrets:{certificate.SECRET}", "get update"): CERTIFICATE,
 }
+FOR_PEOPLE = "kai-scheduler-view", "kai-scheduler-edit", "kai-scheduler-admin", "kai-scheduler-queue-"
 
 
 @functools.cache
@@ -142,10 +146,6 @@ def container() -> Document:
     return dict(found)
 
 
-def main_role(kind: str = "ClusterRole") -> Document:
-    return the(kind, "kai-scheduler")
-
-
 def rights(role: Document) -> list[tuple[str, str]]:
     """Each resource of a role, with the names it is bound to, and the verbs."""
     return [
@@ -155,15 +155,6 @@ def rights(role: Document) -> list[tuple[str, str]]:
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     ]
-
-
-def hooks() -> dict[str, Document]:
-    """Every webhook by its path."""
-    configurations = all_of("MutatingWebhookConfiguration") + all_of("ValidatingWebhookConfiguration")
-    every = [hook for configuration in configurations for hook in configuration["webhooks"]]
-    by_path = {hook["clientConfig"]["service"]["path"]: hook for hook in every}
-    assert len(by_path) == len(every)
-    return by_path
 
 
 def test_all_that_the_issue_asks_for_is_there() -> None:
@@ -200,10 +191,16 @@ def test_everything_lives_in_one_namespace() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "needed"), [("ClusterRole", CLUSTER_RIGHTS), ("Role", OWN_NAMESPACE_RIGHTS)], ids=["ClusterRole", "Role"]
+    ("kind", "name", "needed"),
+    [
+        ("ClusterRole", "kai-scheduler", CLUSTER_RIGHTS),
+        ("Role", "kai-scheduler", OWN_NAMESPACE_RIGHTS),
+        ("ClusterRole", "kai-scheduler-certificate", CONFIGURATION_RIGHTS),
+        ("Role", "kai-scheduler-certificate", SECRET_RIGHTS),
+    ],
 )
-def test_each_right_is_needed_and_given_once(kind: str, needed: dict[tuple[str, str], str]) -> None:
-    assert sorted(rights(main_role(kind))) == sorted(needed)
+def test_each_right_is_needed_and_given_once(kind: str, name: str, needed: dict[tuple[str, str], str]) -> None:
+    assert sorted(rights(the(kind, name))) == sorted(needed)
     missing = set(needed.values()) - {module.name for module in modules()}
     assert missing == set(), "the code that needed it is gone: so is the need"
 
@@ -239,7 +236,7 @@ def test_the_lease_is_the_one_that_may_be_held() -> None:
 
 
 def test_no_right_is_a_wildcard() -> None:
-    for role in (*all_of("ClusterRole"), the("Role")):
+    for role in (*all_of("ClusterRole"), *all_of("Role")):
         texts = [text for rule in role["rules"] for key in ("apiGroups", "resources", "verbs") for text in rule[key]]
         assert [text for text in texts if "*" in text] == []
 
@@ -251,9 +248,29 @@ def test_rights_go_to_the_account_that_the_pods_run_as() -> None:
     for kind in ("ClusterRole", "Role"):
         for role in all_of(kind):
             name = role["metadata"]["name"]
+            if name.startswith(FOR_PEOPLE):
+                continue
             binding = the(f"{kind}Binding", name)
             assert binding["subjects"] == [subject]
             assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == (kind, name)
+
+
+def test_roles_for_people_widen_those_of_kubernetes() -> None:
+    """Who views reads queues and groups, editors write groups, and queues are for their owners and administrators."""
+    roles = {role["metadata"]["name"]: role for role in all_of("ClusterRole")}
+    assert len([name for name in roles if name.startswith(FOR_PEOPLE)]) == 5
+    write = "create delete deletecollection patch update"
+    every = "create delete deletecollection get list patch update watch"
+    queues, groups = "scheduling.run.ai/queues", "scheduling.run.ai/podgroups"
+    given = {name: dict(rights(role)) for name, role in roles.items()}
+    assert given["kai-scheduler-view"][queues] == given["kai-scheduler-view"][groups] == "get list watch"
+    assert given["kai-scheduler-edit"] == {groups: write}
+    assert given["kai-scheduler-admin"][queues] == given["kai-scheduler-admin"]["kai.scheduler/configs"] == every
+    assert given["kai-scheduler-queue-reader"] == {queues: "get list watch"}
+    assert rights(roles["kai-scheduler-queue-owner"]) == [(queues, "get list watch"), (queues, "patch update")]
+    for name in ("view", "edit", "admin"):
+        labels = roles[f"kai-scheduler-{name}"]["metadata"]["labels"]
+        assert labels == {f"rbac.authorization.k8s.io/aggregate-to-{name}": "true"}
 
 
 def test_pods_are_allowed_where_security_is_restricted() -> None:
@@ -335,66 +352,3 @@ def test_services_and_probes_reach_the_ports() -> None:
     policy = the("NetworkPolicy")["spec"]
     assert (policy["podSelector"]["matchLabels"], policy["policyTypes"]) == (APP, ["Ingress"])
     assert {port["port"] for rule in policy["ingress"] for port in rule["ports"]} == ports.keys()
-
-
-def test_webhooks_are_those_that_are_served_and_kept_up_to_date() -> None:
-    assert hooks().keys() == set(admission.BODY_MAX)
-    kept = {
-        "MutatingWebhookConfiguration": certificate.MUTATING,
-        "ValidatingWebhookConfiguration": certificate.VALIDATING,
-    }
-    for kind, expected in kept.items():
-        assert {document["metadata"]["name"] for document in all_of(kind)} == set(expected)
-    for hook in hooks().values():
-        service = hook["clientConfig"]["service"]
-        assert (service["name"], service["namespace"]) == (certificate.SERVICE, NAMESPACE)
-        assert "caBundle" not in hook["clientConfig"], "applying the manifests again must not take it away"
-
-
-def test_webhooks_ask_for_the_kinds_and_changes_of_the_contract() -> None:
-    asked = {}
-    for path, hook in hooks().items():
-        (rule,) = hook["rules"]
-        (group,), (version,), (resource,) = rule["apiGroups"], rule["apiVersions"], rule["resources"]
-        asked[path] = (hook["name"], f"{group}/{version}/{resource}", rule["operations"], rule["scope"])
-    both = ["CREATE", "UPDATE"]
-    queue, group = f"{names.QUEUE_VERSION}/queues", f"{names.POD_GROUP_VERSION}/podgroups"
-    topology = f"{names.TOPOLOGY_VERSION}/topologies"
-    assert asked == {
-        admission.MUTATE_POD: ("admission.kai-scheduler.svc", "/v1/pods", ["CREATE"], "Namespaced"),
-        admission.VALIDATE_POD: ("admission.kai-scheduler.svc", "/v1/pods", both, "Namespaced"),
-        admission.VALIDATE_QUEUE: ("queue-validation.kai.scheduler", queue, both, "Cluster"),
-        admission.VALIDATE_POD_GROUP: ("podgroup-validation.kai.scheduler", group, both, "Namespaced"),
-        admission.VALIDATE_TOPOLOGY: ("topology.admission.kai-scheduler.svc", topology, both, "Cluster"),
-    }
-
-
-def test_webhooks_that_are_away_stop_nothing_but_ours() -> None:
-    """Fail is for our own kinds; pods are asked about only where they name our scheduler, outside of the system."""
-    for path, hook in hooks().items():
-        assert (hook["failurePolicy"], hook["sideEffects"]) == ("Fail", "None")
-        assert webhook_server.ANSWER_S < hook["timeoutSeconds"] <= 5
-        if path in (admission.MUTATE_POD, admission.VALIDATE_POD):
-            condition, *on_update = hook["matchConditions"]
-            assert [each["name"] for each in on_update] == ["judged-parts-changed"] * (path == admission.VALIDATE_POD)
-            assert condition == {
-                "name": "scheduler-name-match",
-                "expression": "has(object.spec.schedulerName) && object.spec.schedulerName == 'kai-scheduler'",
-            }
-            (selected,) = hook["namespaceSelector"]["matchExpressions"]
-            assert selected == {
-                "key": names.NAMESPACE_NAME_LABEL,
-                "operator": "NotIn",
-                "values": ["kube-system", NAMESPACE],
-            }
-        else:
-            assert {group for rule in hook["rules"] for group in rule["apiGroups"]} <= {
-                names.QUEUE_GROUP,
-                names.KAI_GROUP,
-            }
-            assert "namespaceSelector" not in hook
-            changed = "!has(object.metadata.deletionTimestamp) && object.?spec != oldObject.?spec"
-            assert hook["matchConditions"] == [
-                {"name": "specification-changed", "expression": f"request.operation == 'CREATE' || {changed}"}
-            ]
-    assert hooks()[admission.MUTATE_POD]["reinvocationPolicy"] == "IfNeeded"

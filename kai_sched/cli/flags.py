@@ -84,6 +84,10 @@ PartitionLabelValueOffline = Annotated[
     typer.Option("--partition-label-value", metavar="VALUE", help="As for run.  [default: as the files say]"),
 ]
 SchedulerConf = Annotated[str | None, typer.Option(metavar="FILE", help="The scheduler's config file.")]
+SettingsFolder = Annotated[
+    str | None,
+    typer.Option(metavar="FOLDER", help="Config, SchedulingShards and default queues to write into the cluster."),
+]
 ListenAddress = Annotated[
     str, typer.Option(metavar="HOST:PORT", help="For /metrics, /healthz and /readyz (/readyz/scheduling); empty: none.")
 ]

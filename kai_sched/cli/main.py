@@ -147,6 +147,7 @@ def run(
     nodepool_label_key: flags.NodePoolLabelKey = "kai.scheduler/node-pool",
     queue_label_key: flags.QueueLabelKey = "kai.scheduler/queue",
     scheduler_conf: flags.SchedulerConf = None,
+    settings_folder: flags.SettingsFolder = None,
     listen_address: flags.ListenAddress = ":8080",
     webhook_address: flags.WebhookAddress = "",
     shutdown_delay: flags.ShutdownDelay = 5.0,
@@ -170,12 +171,11 @@ def run(
     from kai_sched.cli.run import RunArguments, base_config, run
     from kai_sched.operator.options import RunOptions, default_folder
 
-    config = base_config(scheduler_name, queue_label_key, nodepool_label_key, partition_label_value)
     options = RunOptions(
         kubeconfig=kubeconfig,
         context=context,
         namespace=namespace,
-        config=config,
+        config=base_config(scheduler_name, queue_label_key, nodepool_label_key, partition_label_value),
         shard=shard,
         lease=lease_name,
         listen_address=listen_address,
@@ -191,7 +191,7 @@ def run(
         page_address=page_address,
         recordings=recordings or default_folder(),
     )
-    raise typer.Exit(run(RunArguments(options, scheduler_conf, log_json, log_level)))
+    raise typer.Exit(run(RunArguments(options, scheduler_conf, settings_folder, log_json, log_level)))
 
 
 @app.command()

@@ -13,6 +13,7 @@ import uvloop
 from kai_sched.cluster.login import LoginFailure
 from kai_sched.files.errors import BrokenInput
 from kai_sched.files.settings import read_overlay
+from kai_sched.files.settings_folder import read_settings_folder
 from kai_sched.files.sources import read_bytes
 from kai_sched.model.config import Config
 from kai_sched.model.field_errors import FieldError
@@ -33,6 +34,7 @@ class RunArguments:
 
     options: RunOptions
     scheduler_conf: str | None = None
+    settings_folder: str | None = None
     log_json: bool | None = None
     log_level: str = "info"
 
@@ -60,6 +62,8 @@ def run(arguments: RunArguments) -> int:
         _check_addresses(options)
         if arguments.scheduler_conf:
             options = _with_file(options, arguments.scheduler_conf)
+        if arguments.settings_folder:
+            options = replace(options, installed=read_settings_folder(arguments.settings_folder))
         logs.set_up(sys.stderr, arguments.log_json, arguments.log_level)
         return uvloop.run(run_operator(options), loop_factory=MeasuredLoop)
     except ExceptionGroup as group:

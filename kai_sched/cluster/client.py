@@ -42,6 +42,7 @@ GATHER_S = 0.01
 REFUSAL_S = 300.0  # a missing right is reported this long after it was last needed
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
 
 
 class _ListMeta(msgspec.Struct):

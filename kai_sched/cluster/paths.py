@@ -56,6 +56,11 @@ def pod_path(key: str, part: str = "") -> Path:
     return object_path("v1", "pods", namespace, name, part)
 
 
+def applied(path: Path, manager: str) -> Path:
+    """Return the path to apply an object on the server as this manager of fields, whoever else has set them."""
+    return Path(f"{path}?fieldManager={quote(manager, safe='')}&force=true")
+
+
 def on_node(name: str) -> dict[str, str]:
     """Return the parameter that selects the pods on the node of that name. See ``only``."""
     return {"fieldSelector": f"spec.nodeName={_escaped(name)}"}

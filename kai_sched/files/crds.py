@@ -42,19 +42,19 @@ def outdated(folder: Path) -> list[str]:
 def main(arguments: list[str]) -> int:
     """Write all files, or compare them; 1 where some are out of date, 2 for a wrong call."""
     check = "--check" in arguments
-    folders = [argument for argument in arguments if argument != "--check"]
-    if len(folders) != 1:
-        sys.stderr.write("usage: python -m kai_sched.files.crds [--check] FOLDER\n")
+    folders = [Path(argument) for argument in arguments if argument != "--check"]
+    if not folders:
+        sys.stderr.write("usage: python -m kai_sched.files.crds [--check] FOLDER...\n")
         return 2
-    folder = Path(folders[0])
     if check:
-        stale = outdated(folder)
-        for name in stale:
-            sys.stderr.write(f"{folder / name}: out of date: run `make crds`\n")
+        stale = [folder / name for folder in folders for name in outdated(folder)]
+        for path in stale:
+            sys.stderr.write(f"{path}: out of date: run `make crds`\n")
         return 1 if stale else 0
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in render().items():
-        (folder / name).write_text(text, encoding="utf-8")
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in render().items():
+            (folder / name).write_text(text, encoding="utf-8")
     return 0
 
 

@@ -229,7 +229,7 @@ def connect(base: Base, intake: Intake) -> Operator:
     scaling = _build_scaling(base, intake)
     parts.append(Part("scaling pods", partial(startup.run_leading, scaling.run), ends_on_drain=True))
     if base.options.default_queues and not base.settings.config.node_pool:
-        parts.append(Part("default queues", partial(startup.make_default_queues, base.api), may_end=True))
+        parts.append(Part("default queues", partial(startup.make_default_queues, base.api, base.options), may_end=True))
     identity = ProcessIdentity(
         base.settings.config.scheduler_name,
         base.options.lease_name(base.settings.config),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -21,10 +22,13 @@ PATH = objects_path(QUEUE[0], "queues")
 BACKOFF = Backoff(1.0, 30.0)
 
 
-async def create_default_queues(api: Api) -> None:
-    """Create the queues, parents first. Retry without an end: after the start our webhook may not answer yet."""
+async def create_default_queues(api: Api, queues: Sequence[dict[str, Any]] = ()) -> None:
+    """Create these queues, or the built-in ones where there are none, parents first.
+
+    Retry without an end: after the start our webhook may not answer yet.
+    """
     text = (files("kai_sched.operator") / "default_queues.yaml").read_text()
-    for queue in yaml.safe_load_all(text):
+    for queue in queues or yaml.safe_load_all(text):
         await _create(api, queue)
 
 

@@ -6,6 +6,7 @@ import os
 import tempfile
 from dataclasses import dataclass, field
 
+from kai_sched.files.settings_folder import SettingsFolder
 from kai_sched.model.config import Config
 
 
@@ -24,6 +25,8 @@ class RunOptions:
         The settings of scheduling by flags, before the objects of the cluster change them.
     shard
         The SchedulingShard that changes them.
+    installed
+        What the settings folder holds.
     namespace
         Where the lease and the certificate are.
     lease
@@ -52,6 +55,7 @@ class RunOptions:
     namespace: str = "kai-scheduler"
     config: Config = field(default_factory=Config)
     shard: str = "default"
+    installed: SettingsFolder = field(default_factory=SettingsFolder)
     lease: str = ""
     listen_address: str = ":8080"
     webhook_address: str = ""

@@ -34,6 +34,7 @@ from kai_sched.operator.http.pages import Pages
 from kai_sched.operator.http.path_access import PathAccess
 from kai_sched.operator.http.snapshot_server import SnapshotServer
 from kai_sched.operator.http.webhook_service import WebhookService
+from kai_sched.operator.intake.installed_settings import write_settings
 from kai_sched.operator.intake.live_settings import LiveSettings, read_settings
 from kai_sched.operator.lifecycle import on_signals
 from kai_sched.operator.options import RunOptions
@@ -132,10 +133,14 @@ async def _check_login(options: RunOptions, failure: ListenFailure) -> None:
 async def _read_settings(
     options: RunOptions, api: Api, settings: LiveSettings, pages: Pages, ending: asyncio.Event
 ) -> bool:
-    """Read the settings. Return False if ``ending`` was set before that was done."""
-    reading = asyncio.create_task(
-        read_settings(api, settings, options.shard, pages.readiness.scheduling, random.Random())
-    )
+    """Write those of the folder, then read all. Return False if ``ending`` was set before that was done."""
+    waits, rng = pages.readiness.scheduling, random.Random()
+
+    async def write_and_read() -> None:
+        await write_settings(api, options.installed.settings, waits, rng)
+        await read_settings(api, settings, options.shard, waits, rng)
+
+    reading = asyncio.create_task(write_and_read())
     signalled = asyncio.create_task(ending.wait())
     await asyncio.wait((reading, signalled), return_when=asyncio.FIRST_COMPLETED)
     signalled.cancel()

@@ -24,6 +24,7 @@ from kai_sched.operator.garbage_collection import GarbagePolicy
 from kai_sched.operator.grouping.group_writer import GroupWriter
 from kai_sched.operator.grouping.workload_grouper import WorkloadGrouper
 from kai_sched.operator.intake.event_sink import EventSink
+from kai_sched.operator.options import RunOptions
 from kai_sched.solver.warmup import compile_all
 
 log = structlog.get_logger("operator")
@@ -91,9 +92,9 @@ class Startup:
         await self._lease.wait_held()
         await api.warm()
 
-    async def make_default_queues(self, api: Api) -> None:
+    async def make_default_queues(self, api: Api, options: RunOptions) -> None:
         """Create the default queues if this process created the Lease, or if no queue but the default parent exists."""
         await self._lease.wait_held()
         await self.wait_synced()
         if self._lease.created or not set(self._sink.known(QUEUE)) - {names.DEFAULT_PARENT_QUEUE}:
-            await create_default_queues(api)
+            await create_default_queues(api, options.installed.queues)

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TOOLS = Path(__file__).resolve().parent / "tools"
-GROUPS = ("etcd", "kwok", "kubernetes", "kuberay", "jobset", "kueue", "lws", "dra", "allocator", "prometheus")
+GROUPS = ("etcd", "kwok", "kubernetes", "helm", "kuberay", "jobset", "kueue", "lws", "dra", "allocator", "prometheus")
 ASSETS = "KUBEBUILDER_ASSETS"
 
 # The stages say how kwok's kubelets behave; it knows none of itself. A heartbeat each 20 s is what a kubelet sends.

@@ -19,6 +19,7 @@ from tests.cluster import components
 from tests.cluster.cluster import Cluster, Key
 from tests.cluster.control_plane import ADMIN, OPERATOR, ControlPlane
 from tests.cluster.external import ExternalPlane
+from tests.cluster.helm_release import RELEASE, Release
 from tests.cluster.operator_process import Operator
 from tests.cluster.processes import Process, wait_until
 from tests.cluster.proxy import Proxy
@@ -130,6 +131,17 @@ def controller_manager(own_plane: ControlPlane) -> Iterator[ControlPlane]:
     own_plane.start_controller_manager()
     yield own_plane
     own_plane.stop_controller_manager()
+
+
+@pytest.fixture
+def release(controller_manager: ControlPlane, cluster: Cluster, tmp_path: Path) -> Iterator[Release]:
+    """Helm on a cluster that has never heard of us; what it installed is uninstalled."""
+    crds = [crd["metadata"]["name"] for crd in cluster.list("CustomResourceDefinition")]
+    cluster.kubectl("delete", "customresourcedefinitions", "--wait", *crds)
+    release = Release(controller_manager, cluster, tmp_path)
+    yield release
+    release.end()
+    release.helm("uninstall", RELEASE, "--ignore-not-found")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import yaml
 from kai_sched.api import names
 from kai_sched.operator.http import certificate
 from tests.cluster import objects
-from tests.cluster.client import KINDS, Object, Refused, collection
+from tests.cluster.client import KINDS, Client, Object, Refused, collection
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import SYSTEM_NAMESPACE
 from tests.cluster.processes import wait_until
@@ -49,11 +49,11 @@ def wait_authorities(cluster: Cluster) -> str:
     return bundle
 
 
-def dry_run(cluster: Cluster, content: Object) -> str:
+def dry_run(client: Client, content: Object) -> str:
     """What the API server says against creating it; empty where nothing. Nothing is created."""
     meta = content["metadata"]
     try:
-        cluster.request("POST", collection(content["kind"], meta.get("namespace", "default")) + "?dryRun=All", content)
+        client.request("POST", collection(content["kind"], meta.get("namespace", "default")) + "?dryRun=All", content)
     except Refused as refused:
         return refused.message
     return ""

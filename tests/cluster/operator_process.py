@@ -22,20 +22,23 @@ TICKS_S = os.sysconf("SC_CLK_TCK")
 
 
 class Operator:
-    """One replica. ``entry`` is the module that is run, and its arguments before "run"."""
+    """One replica. ``entry`` is the module that is run, and its arguments before "run".
+
+    ``webhooks``: whether it serves them, or on which port.
+    """
 
     def __init__(
         self,
         kubeconfig: Path,
         log: Path,
         *flags: str,
-        webhooks: bool = False,
+        webhooks: bool | int = False,
         shutdown_delay_s: float = 0.0,
         entry: Sequence[str] = ("kai_sched.cli.main",),
         packages: Sequence[Path] = (),
     ) -> None:
         self.port, self.plugin_port = free_port(), free_port()
-        self.webhook_port = free_port() if webhooks else None
+        self.webhook_port = (free_port() if webhooks is True else webhooks) if webhooks else None
         options = {
             "--kubeconfig": str(kubeconfig),
             "--listen-address": f"127.0.0.1:{self.port}",

@@ -21,6 +21,8 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.device_plugin import NAMESPACE, device_of
 from tests.tree import ROOT
 
+# As NVIDIA's operator has it, and admission gives it to pods.
+RUNTIME_CLASS = "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: nvidia}, handler: nvidia}"
 SETTINGS = {
     "apiVersion": names.CONFIG_VERSION,
     "kind": "Config",

@@ -21,7 +21,6 @@ WORKLOAD_OPERATORS = ("kuberay",)
 WEBHOOKS = True
 COMPONENT = ROOT / "manifests" / "components" / "gpu-sharing"
 IMAGE = {"spec": {"binder": {"resourceReservation": {"image": {"name": "kai-sched"}}}}}
-RUNTIME_CLASS = "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: nvidia}, handler: nvidia}"
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def shared(workloads: Workloads) -> Iterator[Workloads]:
     for name in ("namespace", "rbac", "config"):
         cluster.kubectl("apply", "--server-side", "-f", str(COMPONENT / f"{name}.yaml"))
     cluster.patch("Config", "kai-config", IMAGE)  # the operator runs outside of a pod, whose image it would take
-    cluster.kubectl("apply", "-f", "-", input=RUNTIME_CLASS)  # as NVIDIA's operator does
+    cluster.kubectl("apply", "-f", "-", input=sharing.RUNTIME_CLASS)
     with DevicePlugin(cluster):
         yield workloads
     cluster.kubectl("delete", "runtimeclass", "nvidia")

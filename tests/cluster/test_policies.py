@@ -11,12 +11,12 @@ import pytest
 
 from kai_sched.api import names
 from kai_sched.operator.http import authority
-from tests.cluster import objects, sharing
+from tests.cluster import claims, objects, sharing
 from tests.cluster.client import Client, Object, Refused, collection
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import SERVICE_ACCOUNT, SYSTEM_NAMESPACE
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.installed import MANIFESTS, webhook_configurations
+from tests.cluster.installed import MANIFESTS, dry_run, webhook_configurations
 from tests.cluster.processes import wait_until
 
 SHARING = MANIFESTS / "components" / "gpu-sharing"
@@ -190,3 +190,46 @@ def test_only_restricted_pods_run_beside_the_scheduler_and_reservation_pods(guar
         with pytest.raises(Refused, match='violates PodSecurity "restricted'):
             guarded.request("POST", collection("Pod", namespace), root)
     assert guarded.find("Pod", "one", RESERVATIONS)
+
+
+def test_the_scheduler_leaves_the_pods_of_others_alone(guarded: Cluster, own_plane: ControlPlane) -> None:
+    scheduler = scheduler_of(guarded, own_plane)
+    guarded.create(objects.pod("other", queue=None, schedulerName="default-scheduler"))
+    refused = "may change and delete pods that name it as their scheduler"
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m"}
+
+    def in_force() -> bool:
+        assert refused in said(scheduler, "Pod", "other", {"metadata": {"labels": {"a": "b"}}}, part=DRY)
+        return True
+
+    wait_until(in_force, "the policy being in force")
+    assert refused in said(scheduler, "Pod", "other", {"status": {"conditions": [condition]}}, part="/status")
+    with pytest.raises(Refused, match=refused):
+        scheduler.delete("Pod", "other")
+    # Its own, and those that it makes itself.
+    scheduler.delete("Pod", "p")
+    scheduler.delete("Pod", "one", RESERVATIONS)
+
+
+def test_the_scheduler_creates_only_what_it_needs(guarded: Cluster, own_plane: ControlPlane) -> None:
+    scheduler = scheduler_of(guarded, own_plane)
+    pair = {"tls.crt": bundle(), "tls.key": bundle()}
+
+    def secret(name: str, kind: str = "kubernetes.io/tls") -> Object:
+        meta = objects.meta(name, SYSTEM_NAMESPACE)
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": kind, "data": pair}
+
+    def refused(content: Object, why: str) -> bool:
+        said = dry_run(scheduler, content)
+        assert why in said, f"{content['kind']}: {said}"
+        return True
+
+    wait_until(lambda: refused(secret("a"), "may write the Secret kai-sched-webhook-tls"), "the policy being in force")
+    refused(secret("kai-sched-webhook-tls", "Opaque"), "may write the Secret")
+    wait_until(lambda: refused(objects.queue("mine"), "may create the default queues"), "that of queues")
+    wait_until(lambda: refused(claims.claim("mine"), "claims for extended resources"), "that of claims")
+    scheduler.create(secret("kai-sched-webhook-tls"))
+    scheduler.create(objects.queue("default-queue"))
+    guarded.create(claims.claim("theirs"))
+    with pytest.raises(Refused, match="claims for extended resources"):
+        scheduler.delete("ResourceClaim", "theirs")

@@ -55,7 +55,8 @@ def call_on_loopback(cluster: Cluster, port: int) -> None:
 
 def granted(cluster: Cluster) -> set[tuple[str, str]]:
     """Verb and subject of all that the roles of the manifests allow."""
-    roles = (cluster.get("ClusterRole", "kai-scheduler"), cluster.get("Role", "kai-scheduler", SYSTEM_NAMESPACE))
+    names = ("kai-scheduler", "kai-scheduler-certificate")
+    roles = [cluster.get(kind, name, SYSTEM_NAMESPACE) for kind in ("ClusterRole", "Role") for name in names]
     return {
         (verb, subject)
         for role in roles
