@@ -17,7 +17,7 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Floats, Help, Longs, Snapshot, Status
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver import jit
-from kai_sched.solver.allocation import make_tree
+from kai_sched.solver.allocation import make_finder, make_scratch, make_tree
 from kai_sched.solver.claim_state import ClaimState
 from kai_sched.solver.eviction.rules.losses import sides_of
 from kai_sched.solver.kernels.claims.steps import CUT
@@ -148,8 +148,8 @@ class Solution:
 
     def __init__(self, ctx: Context, facts: Facts, times: tuple[float, ...]) -> None:
         snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
-        # Without the log of the cycle, which is the largest table and would be kept as long as the result.
-        self._ctx = ctx._replace(log=None)  # type: ignore[arg-type]
+        # Without what only a running cycle needs: kept as long as the result, it would be paged in anew each cycle.
+        self._ctx = ctx._replace(log=None, finder=None, scratch=None)  # type: ignore[arg-type]
         self._snapshot = snapshot
         self._decisions = decisions
         self._facts = facts
@@ -250,7 +250,8 @@ class Solution:
     def line(self) -> list[int]:
         """Return the rows of the jobs that wait, in the order in which they are tried next."""
         order = np.zeros(self._snapshot.jobs.queue.size, np.int32)
-        ctx = self._ctx._replace(log=make_log(self._snapshot))
+        log, finder, scratch = make_log(self._snapshot), make_finder(self._snapshot), make_scratch(self._snapshot)
+        ctx = self._ctx._replace(log=log, finder=finder, scratch=scratch)
         length = list_line(jit.reference(ctx), make_tree(self._snapshot), order)
         found: list[int] = order[:length].tolist()
         return found
