@@ -21,7 +21,9 @@ SOURCES := $(shell find kai_sched -name '*.py')
 SOLVER := $(shell find kai_sched/solver kai_sched/snapshot -name '*.py')
 
 FAST := --hypothesis-profile=fast -m 'not slow and not cluster and not browser and not long'
-FULL := --hypothesis-profile=full -m 'not long'
+# All but the long ones, in two parts: what can run beside other tests, and what cannot.
+BESIDE := --hypothesis-profile=full -m 'not (long or cluster or browser or alone)'
+ALONE := --hypothesis-profile=full -m '(cluster or browser or alone) and not long'
 LONG := --hypothesis-profile=full -m long
 # What most programs against a real API server need. Tests that need more build it (tests/cluster/conftest.py).
 CONTROL_PLANE := etcd kubernetes kwok
@@ -38,7 +40,7 @@ KERNEL_SUITES := $(PURE) $(wildcard tests/unit/solver) --ignore=tests/unit/solve
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo install test test-all test-fast test-long test-kind check crds docs site bench bench-cluster lock dist
-.PHONY: audit changelog licenses sbom
+.PHONY: archive image image-tools audit changelog licenses sbom
 .PHONY: manifests clean cluster-tools control-plane cluster-up cluster-down soak chromium screenshot bench-page
 
 help:
@@ -65,7 +67,10 @@ help:
 	@echo "make chromium       install Debian's Chromium, where there is none (as root, or with sudo)"
 	@echo 'make screenshot     take the pictures of the page in docs/images anew'
 	@echo 'make lock       resolve requirements/ anew; ARGS=--upgrade for newer versions'
-	@echo 'make dist       dist/: the wheel, and kai-sched as one executable file'
+	@echo 'make dist       dist/: the wheel with its compiled kernels, the source distribution'
+	@echo 'make archive    dist/: a folder with all but Python, packed'
+	@echo "make image      the image, built with Debian's buildah; ARGS='FILE.tar' writes it"
+	@echo "make image-tools    install buildah and mmdebstrap, where there are none (as root, or with sudo)"
 	@echo 'make sbom       dist/kai-sched.cdx.json: the packages that are installed with it (CycloneDX)'
 	@echo 'make licenses   their licenses; fails where one is not allowed'
 	@echo 'make audit      their known vulnerabilities; needs a network'
@@ -89,10 +94,10 @@ test: $(DEV) $(WARM) check
 	@echo 'Left out: the slow tests, many examples, most tests on a real API server, the page in Chromium,' \
 	  'interpreted kernels (make test-all); tests that take minutes each (make test-long)'
 
-test-all: $(DEV) $(WARM) $(RELEASE) check chromium site licenses
-	$(BIN)/python -m pytest $(FULL) $(PURE) $(SPREAD)
-	$(BIN)/python -m pytest $(FULL) $(HOUSE:%=--ignore=%) $(PURE:%=--ignore=%)
-	KAI_SCHED_JIT=off $(BIN)/python -m pytest $(FULL) $(KERNEL_SUITES) $(SPREAD)
+test-all: $(DEV) $(WARM) $(RELEASE) check chromium image-tools site licenses dist/.made
+	$(BIN)/python -m pytest $(BESIDE) $(HOUSE:%=--ignore=%) $(SPREAD)
+	$(BIN)/python -m pytest $(ALONE)
+	KAI_SCHED_JIT=off $(BIN)/python -m pytest $(BESIDE) $(KERNEL_SUITES) $(SPREAD)
 
 test-fast: $(DEV) $(WARM)
 	$(BIN)/python -m pytest $(FAST) $(SPREAD)
@@ -109,7 +114,7 @@ test-kind: $(DEV) $(WARM) cluster-tools
 	kind=$$($(BIN)/python -m tests.cluster.components where kind kind) && \
 	trap "$$kind delete cluster --name kai-sched-tests" EXIT && \
 	$$kind create cluster --name kai-sched-tests --kubeconfig .cluster/kind --wait 5m && \
-	KAI_TEST_KUBECONFIG=.cluster/kind $(BIN)/python -m pytest $(FULL) tests/cluster
+	KAI_TEST_KUBECONFIG=.cluster/kind $(BIN)/python -m pytest $(ALONE) tests/cluster
 
 check: $(DEV)
 	$(BIN)/ruff format --check --quiet .
@@ -162,6 +167,9 @@ control-plane: $(PLACE)
 chromium: $(PLACE)
 	@$(BIN)/python -m tests.browser.chromium
 
+image-tools: $(PLACE)
+	@$(BIN)/python -m tests.image.tools
+
 screenshot: $(DEV) $(WARM) chromium
 	$(BIN)/python -m tests.browser.screenshot
 
@@ -192,18 +200,21 @@ changelog: $(RELEASE)
 audit: $(RELEASE)
 	PATH="$(CURDIR)/$(BIN):$$PATH" packaging/audit
 
-dist: dist/kai-sched
+dist: dist/.made
+
+archive: dist/.made
+	@$(BIN)/python packaging/archive.py
+
+image: dist/.made image-tools
+	@$(BIN)/python -m tests.image.build $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find kai_sched tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-dist/kai-sched: $(DEV) $(SOURCES) README.md packaging/entry.py packaging/kai-sched.spec
-	rm -rf dist
-	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist . && chmod a+r dist/*.whl
-	$(BIN)/pyinstaller --log-level WARN --noconfirm --distpath dist --workpath build packaging/kai-sched.spec
-	dist/kai-sched --version
-	dist/kai-sched simulate examples/teams
+dist/.made: $(DEV) $(SOURCES) README.md LICENSE pyproject.toml packaging/wheel.py
+	@$(BIN)/python packaging/wheel.py
+	@touch $@
 
 $(PLACE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

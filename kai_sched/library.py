@@ -188,6 +188,7 @@ def warm_up(progress: Progress) -> tuple[str, bool]:
     """Compile the kernels that are not in the cache yet. Returns a sentence for the user, and whether it succeeded."""
     if jit.interpreted():
         return "KAI_SCHED_JIT=off is set: kernels are interpreted, there is nothing to compile.", True
+    jit.compile_for_this_cpu()
     folder = jit.cache_folder()
     if folder is None:
         return "The kernels cannot be kept: set KAI_SCHED_CACHE_DIR to a folder that can be written.", False

@@ -55,8 +55,10 @@ OUTSIDE_ATTRIBUTES = {
 
 # What a module of the core may use all the same, each with its reason.
 ALLOWED = {
+    # whether kernels run interpreted; a folder in its types
+    "kai_sched.solver.jit": {"os", "pathlib"},
     # finds the folder of compiled kernels, and warns where there is none
-    "kai_sched.solver.jit": {"importlib", "os", "pathlib", "platform", "tempfile", "warnings"},
+    "kai_sched.solver.jit.folders": {"importlib", "os", "pathlib", "platform", "tempfile", "warnings"},
 }
 
 # Only these may import the package named.

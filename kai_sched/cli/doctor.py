@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kai_sched.cli.cluster_checks import check_cluster
 from kai_sched.cli.finding import Finding, Gravity
 from kai_sched.cli.migration.takeover import takeover_of_cluster, takeover_of_files
+from kai_sched.cli.operator_packages import REMEDY, missing_part
 from kai_sched.cli.version import COMPILED, INTERPRETED, InstallationFacts, facts
-from kai_sched.cluster.client import Api, ApiFailure
-from kai_sched.cluster.login import LoginFailure
 from kai_sched.report.text import plain
 from kai_sched.workload_kinds import PluginKinds, installed_kinds
 
@@ -84,6 +82,9 @@ def _check_kernels(known: InstallationFacts) -> Finding:
     if known.cache_folder is None:
         return Finding(Gravity.WARNING, "kernels", known.cache_problem or "cannot be compiled")
     where = f"{known.cache_folder} ({_megabytes(known.cache_folder)})"
+    if known.kernels == COMPILED and known.for_any_cpu:
+        text = f"compiled for any CPU, in {where}; kai-sched warmup compiles them for this one"
+        return Finding(Gravity.OK, "kernels", text)
     if known.kernels == COMPILED:
         return Finding(Gravity.OK, "kernels", f"compiled, in {where}")
     return Finding(Gravity.WARNING, "kernels", f"not all are compiled, in {where}", "run kai-sched warmup")
@@ -102,6 +103,14 @@ def _megabytes(folder: Path) -> str:
 
 async def _ask_cluster(options: DoctorOptions) -> list[Finding]:
     gravity = Gravity.ERROR if options.names_cluster else Gravity.OK
+    try:
+        from kai_sched.cli.cluster_checks import check_cluster
+        from kai_sched.cluster.client import Api, ApiFailure
+        from kai_sched.cluster.login import LoginFailure
+    except ModuleNotFoundError as error:
+        if missing_part(error) is None:
+            raise
+        return [Finding(gravity, "no cluster", f"{error.name} is not installed", REMEDY)]
     remedy = "check --kubeconfig and --context, and whether the API server runs" if options.names_cluster else ""
     try:
         api = await Api.connect(options.kubeconfig, options.context, CONNECTIONS)

@@ -16,6 +16,7 @@ import typer
 from kai_sched import __version__
 from kai_sched.cli import cluster_commands, flags
 from kai_sched.cli.completion import answer_shell, is_completion
+from kai_sched.cli.operator_packages import missing_part
 
 SHELLS = ("bash", "zsh", "fish")
 KUBECTL_PLUGIN = "kubectl-kai"
@@ -285,6 +286,11 @@ def main() -> None:
         finally:
             sys.stdout.flush()
             gc.freeze()  # else Python traverses all objects once more before it ends
+    except ModuleNotFoundError as error:
+        if (text := missing_part(error)) is None:
+            raise
+        print(text, file=sys.stderr)
+        sys.exit(2)
     except OSError as error:
         # Errors of the input are reported elsewhere, so this one is of the output, which Python flushes again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -30,6 +30,8 @@ class InstallationFacts:
         COMPILED, MISSING or INTERPRETED (KAI_SCHED_JIT=off).
     cache_folder
         Where compiled kernels of this version are kept, None where none can be kept.
+    for_any_cpu
+        Whether these are the kernels that the package brought along, for any CPU of the architecture.
     cache_problem
         Why none can be kept, with the remedy; empty otherwise.
     """
@@ -41,6 +43,7 @@ class InstallationFacts:
     packages: dict[str, str | None]
     kernels: str
     cache_folder: Path | None
+    for_any_cpu: bool
     cache_problem: str
 
     def to_dict(self) -> dict[str, object]:
@@ -59,6 +62,7 @@ class InstallationFacts:
 def facts() -> InstallationFacts:
     """The facts of this process. Makes the folder for compiled kernels where it is missing and can be made."""
     from kai_sched.solver import jit
+    from kai_sched.solver.jit.folders import cpu_name
 
     packages = {name: _version(name) for name in PACKAGES}
     folder, problem, kernels = None, "", INTERPRETED
@@ -72,10 +76,11 @@ def facts() -> InstallationFacts:
         version=__version__,
         python=platform.python_version(),
         platform=platform.platform(),
-        cpu=jit.cpu_name() if packages["llvmlite"] else "",
+        cpu=cpu_name() if packages["llvmlite"] else "",
         packages=packages,
         kernels=kernels,
         cache_folder=folder,
+        for_any_cpu=folder is not None and jit.is_for_any_cpu(),
         cache_problem=problem,
     )
 

@@ -21,6 +21,7 @@ from kai_sched.cluster.login import LoginFailure
 from kai_sched.model.read.kinds import POD_GROUP, QUEUE, Kind
 from kai_sched.operator.intake.paced_sink import PacedSink
 
+IDENTITY: Any = "kai-sched"
 LOGIN_PAUSE_S = 1.0
 BACKOFF = Backoff(0.5, 10.0)
 
@@ -62,6 +63,8 @@ class KopfFrame:
             standalone=True,
             clusterwide=True,
             stop_flag=self._ending,
+            # Unused without peering; else kopf asks for the user's name, and the user of a container may have none.
+            identity=IDENTITY,
         )
 
 

@@ -26,7 +26,6 @@ MODULE = "kai_sched.selectors.worker"
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from importlib import import_module as i; i({}).main()"
 )
-FROZEN_COMMAND = "evaluate-selectors"  # of the executable file that ``make dist`` makes
 
 UNEVALUATED = (
     "could not be evaluated: it takes too long or too much memory, or ends the process that evaluates it: simplify it"
@@ -117,8 +116,6 @@ class WorkerProcess:
 
 
 def _command() -> list[str]:
-    if getattr(sys, "frozen", False):
-        return [sys.executable, FROZEN_COMMAND]
     paths = [os.path.abspath(each) for each in sys.path]
     return [sys.executable, "-I", "-S", "-c", _START.format(repr(MODULE)), json.dumps(paths)]
 

@@ -5,38 +5,30 @@ This is the one place that knows numba. Kernels are plain functions under ``@ker
 with the same results: where the environment variable ``KAI_SCHED_JIT=off`` says so, or where a caller that has little
 to solve calls ``interpret()`` before it imports them.
 
-Compiled code is kept in a folder keyed by a hash of all sources that kernels are made of, the numba and Python versions
-and the CPU, because numba's own key misses a callee that changed in another file. The folder is
-``$KAI_SCHED_CACHE_DIR``, else ``$XDG_CACHE_HOME/kai-sched``, else ``~/.cache/kai-sched``; where none can be written,
-kernels are compiled anew in each process, with a warning. This module is the only one of the core that reads the
-environment and the file system, and only for this.
+Compiled code is kept in a folder (``folders``); where none can be written, kernels are compiled anew in each process,
+with a warning. This package is the only one of the core that reads the environment and the file system, and only for
+this.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import importlib.metadata
 import os
-import platform
-import sys
-import tempfile
 import types
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kai_sched.solver.jit import inner_kernels
+from kai_sched.solver.jit import folders, inner_kernels
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Table = TypeVar("Table")
 
-_MARK = "complete"
 # Ours first; numba's own for whatever else in the process keeps compiled code.
 _LOCATORS = f"{__name__}.KernelLocator,InTreeCacheLocator,UserWideCacheLocator,IPythonCacheLocator,ZipCacheLocator"
 _interpreted = os.environ.get("KAI_SCHED_JIT", "").lower() == "off"
 _kernels_made = False
+_for_this_cpu = False
 _kernels: list[Any] = []  # those that numba compiles
 
 
@@ -46,6 +38,12 @@ def interpret() -> None:
     if _kernels_made and not _interpreted:
         raise RuntimeError("interpret() comes too late: kernels are already compiled in this process")
     _interpreted = True
+
+
+def compile_for_this_cpu() -> None:
+    """Pass over kernels that the package brought along. Without effect once the folder has been chosen."""
+    global _for_this_cpu
+    _for_this_cpu = True
 
 
 def interpreted() -> bool:
@@ -141,6 +139,8 @@ def _prepare_numba() -> None:
 
     # numba makes the attributes of its config at import time, where no type checker sees them.
     numba.config.CACHE_LOCATOR_CLASSES = _LOCATORS  # type: ignore[attr-defined]
+    if is_for_any_cpu():  # what is missing there is compiled like the rest, else its code could not be joined with it
+        numba.config.CPU_NAME, numba.config.CPU_FEATURES = folders.ANY_CPU, ""  # type: ignore[attr-defined]
     references.register(inner_kernels.install(), lambda function: _njit(function, {"no_cfunc_wrapper": True}))
 
 
@@ -148,8 +148,7 @@ class KernelLocator:
     """Where numba keeps a kernel: in our folder, by its module and line.
 
     Numba's own locators go by the path of the source file, and refuse a folder that cannot be written. This one also
-    serves sources that are unpacked elsewhere at each start (the one-file executable), and a complete cache on a
-    read-only file system (the image).
+    serves sources in several places, and a complete folder on a read-only file system (the image).
     """
 
     def __init__(self, folder: Path, function: Callable[..., Any]) -> None:
@@ -182,8 +181,7 @@ def warm() -> bool:
     """Whether all compiled kernels of this version are in the cache (or need not be, as they are interpreted)."""
     if _interpreted:
         return True
-    folder = cache_folder()
-    return folder is not None and (folder / _MARK).exists()
+    return folders.is_complete(cache_folder())
 
 
 def mark_warm() -> None:
@@ -191,57 +189,17 @@ def mark_warm() -> None:
     if _interpreted:
         return
     folder = cache_folder()
-    if folder is not None and not (folder / _MARK).exists():
-        (folder / _MARK).touch()
+    if folder is not None and not folders.is_complete(folder):
+        (folder / folders.MARK).touch()
 
 
 @functools.cache
 def cache_folder() -> Path | None:
     """The folder for compiled code of exactly this version, made if need be; None where none can be written."""
-    folder = _cache_root() / _cache_key()
-    if (folder / _MARK).exists():
-        return folder  # an image may ship a complete cache on a read-only file system
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError as error:
-        warnings.warn(
-            f"compiled kernels cannot be kept in {folder} ({error.strerror}): they are compiled anew in each process; "
-            "set KAI_SCHED_CACHE_DIR to a folder that can be written",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return None
+    return folders.find_folder(use_packaged=not _for_this_cpu)
 
 
-def _cache_root() -> Path:
-    if chosen := os.environ.get("KAI_SCHED_CACHE_DIR"):
-        return Path(chosen)
-    if base := os.environ.get("XDG_CACHE_HOME"):
-        return Path(base) / "kai-sched"
-    try:
-        return Path.home() / ".cache" / "kai-sched"
-    except RuntimeError:  # no home in the password database, as for an arbitrary uid in a container
-        return Path("/nonexistent/kai-sched")
-
-
-def _cache_key() -> str:
-    digest = hashlib.sha256()
-    package = Path(__file__).parents[2]
-    # The snapshot's too: kernels take constants from it, which end up in compiled code.
-    for source in sorted([*package.glob("solver/**/*.py"), *package.glob("snapshot/*.py")]):
-        digest.update(source.read_bytes())
-    facts = (importlib.metadata.version("numba"), sys.version, platform.machine(), cpu_name())
-    digest.update("\n".join(facts).encode())
-    return digest.hexdigest()[:20]
-
-
-def cpu_name() -> str:
-    """The CPU that kernels are compiled for, as LLVM names it."""
-    # numba compiles for the CPU that this variable names, as images do that are built on one machine and run on another
-    if chosen := os.environ.get("NUMBA_CPU_NAME"):
-        return chosen
-    import llvmlite.binding
-
-    return str(llvmlite.binding.get_host_cpu_name())
+def is_for_any_cpu() -> bool:
+    """Whether the kernels are those that the package brought along, which are for any CPU of the architecture."""
+    folder = cache_folder()
+    return folder is not None and folder.parent == folders.PACKAGED

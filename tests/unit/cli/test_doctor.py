@@ -215,7 +215,7 @@ class TestCluster:
 
 class TestInstallation:
     known = InstallationFacts(
-        "1", "3.11", "Linux", "znver4", {"numba": "2", "numpy": "3"}, COMPILED, Path(__file__).parent, ""
+        "1", "3.11", "Linux", "znver4", {"numba": "2", "numpy": "3"}, COMPILED, Path(__file__).parent, False, ""
     )
 
     def kernels(self, **changes: Any) -> Finding:
@@ -225,6 +225,8 @@ class TestInstallation:
 
     def test_kernels(self) -> None:
         assert str(self.kernels()).startswith(f"ok: kernels: compiled, in {self.known.cache_folder} (0.")
+        packaged = self.kernels(for_any_cpu=True)
+        assert str(packaged).startswith(f"ok: kernels: compiled for any CPU, in {self.known.cache_folder} (0.")
         missing = self.kernels(kernels=MISSING)
         assert (missing.gravity, missing.remedy) == (Gravity.WARNING, "run kai-sched warmup")
         assert self.kernels(kernels=INTERPRETED, cache_folder=None).remedy == "unset KAI_SCHED_JIT"

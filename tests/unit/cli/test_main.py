@@ -26,6 +26,7 @@ def seconds(command: list[str]) -> float:
     return min(taken)
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_help_costs_at_most_half_as_much_again_as_an_empty_application(tmp_path: Path) -> None:
     empty = tmp_path / "empty.py"
@@ -70,6 +71,7 @@ def test_a_choice_that_is_none_is_told_in_plain_words(arguments: tuple[str, ...]
     assert told in done.stderr
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.parametrize("output", ["JSON", "json"])
 def test_choices_may_be_written_in_any_case(output: str) -> None:

@@ -206,6 +206,7 @@ class TestProgress:
         assert said == ["2.0", "4.1"]
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_forty_thousand_pods(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     """They are all there; how long it takes is printed, as machines differ."""

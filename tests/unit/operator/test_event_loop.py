@@ -144,6 +144,7 @@ async def play(pods: list[bytes], calm: GarbagePolicy) -> tuple[float, QuickApi]
     return loop.longest_s, world.api
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_nothing_holds_the_event_loop_for_long_with_20_000_pods_that_wait() -> None:
     names = [(n, f"p{n}-{m}") for n in range(GROUPS) for m in range(SIZE)]

@@ -42,6 +42,7 @@ def test_what_was_there_when_it_settled_is_not_looked_at_again(calm: GarbagePoli
     assert len(gc.get_objects()) < len(kept)
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.usefixtures("calm")
 def test_what_a_long_look_found_alive_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

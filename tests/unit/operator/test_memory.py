@@ -85,6 +85,7 @@ async def where(traffic: Traffic, monkeypatch: pytest.MonkeyPatch, caches: list[
     return "\n".join(f"{line.count_diff / PODS:.2f} for each pod: {line}" for line in lines[:15])
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.usefixtures("hundredths")
 async def test_nothing_is_kept_of_pods_that_are_gone(monkeypatch: pytest.MonkeyPatch, caches: list[Any]) -> None:
@@ -114,6 +115,7 @@ async def test_nothing_is_kept_of_pods_that_are_gone(monkeypatch: pytest.MonkeyP
     assert traffic.series() - series <= SERIES_MORE
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.long
 async def test_memory_stays_over_250_000_pods() -> None:

@@ -63,6 +63,7 @@ async def test_an_answer_comes_with_the_next_view_and_requests_a_cycle() -> None
         assert requests.count == before
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 async def test_the_event_loop_does_not_wait_for_an_expression_that_takes_long() -> None:
     """The longest time for which it stands still, while the expression runs until it is ended."""

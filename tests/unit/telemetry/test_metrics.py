@@ -301,6 +301,7 @@ def test_faults_are_counted_by_part() -> None:
     assert 'kai_faults_total{part="intake"} 2.0' in shown
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_it_is_rendered_while_it_changes() -> None:
     metrics, stop = Metrics(), threading.Event()

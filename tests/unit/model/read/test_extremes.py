@@ -143,6 +143,7 @@ class TestNames:
 
 
 class TestSubGroups:
+    @pytest.mark.alone
     @pytest.mark.slow
     def test_the_most_there_can_be(self) -> None:
         flat = [{"name": f"s{i}", "minMember": 1} for i in range(SUB_GROUPS_MAX + 1)]

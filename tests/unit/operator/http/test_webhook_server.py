@@ -88,6 +88,7 @@ async def test_a_bad_body_is_told() -> None:
         assert await ask(server, first, b"bad") == (400, "not an admission review: no uid\n")
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [VALIDATE_QUEUE, VALIDATE_POD_GROUP])
 async def test_two_large_objects_fit_and_more_does_not(path: str) -> None:
@@ -128,6 +129,7 @@ async def test_all_bodies_together_are_bounded(monkeypatch: pytest.MonkeyPatch) 
         assert (await ask(server, first, b"x" * 1_000_000))[0] == 200, "what was held is free again"
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 async def test_a_long_review_delays_no_callback_of_the_loop() -> None:
     """A loop that reviewed itself would stand still for as long as one review computes, however busy the machine."""
@@ -208,6 +210,7 @@ async def test_a_fault_of_ours_is_told_and_no_other_request_is_hurt() -> None:
         assert (await ask(server, first))[0] == 200
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     first = pair()

@@ -114,6 +114,7 @@ async def test_statuses_are_computed_in_a_thread_of_their_own(bench: Bench, monk
     assert {name.rpartition("_")[0] for name in threads} == {"status"}
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 async def test_many_writes_are_handed_over_in_slices(bench: Bench) -> None:
     count = 3 * status_reporter.WRITES_AT_A_TIME

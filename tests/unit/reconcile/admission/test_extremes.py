@@ -65,6 +65,7 @@ def timed(path: str, obj: Any, settings: AdmissionSettings = SHARING, **more: An
 class TestLinear:
     """Bounds are ten times what was measured on two slow cores."""
 
+    @pytest.mark.alone
     @pytest.mark.slow
     @pytest.mark.parametrize(
         ("sub_groups", "seconds", "words"),
@@ -84,6 +85,7 @@ class TestLinear:
         assert bool(words) == bool(refusal(response))
         assert len(refusal(response)) < SHORT
 
+    @pytest.mark.alone
     @pytest.mark.slow
     @pytest.mark.parametrize("path", [MUTATE, POD])
     @pytest.mark.parametrize("annotations", [{}, {"gpu-fraction": "0.5"}, {"gpu-fraction": "1" * 250_000 + "x"}])

@@ -205,6 +205,7 @@ def test_a_queue_that_the_feed_has_not_told_is_not_written() -> None:
     assert world.ask(decided()) == ([], None)
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_many_pods_take_little_time() -> None:
     objects: list[Object] = [queue("team"), *(pod_group(f"g{i}") for i in range(2000))]

@@ -224,6 +224,7 @@ def test_what_is_gone_is_told_nothing() -> None:
     assert world.ask(decided([state(A, {"Pending": 1}, NO_ROOM), state("ml/g", {}, NO_ROOM)])) == ([], None)
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_many_pods_whose_words_change_each_second_are_few_writes() -> None:
     pods: list[Object] = [pod(f"p{i}") for i in range(3000)]

@@ -190,7 +190,7 @@ def test_a_changed_constant_has_a_cache_of_its_own(source: str, tmp_path: Path) 
 
 @pytest.mark.slow
 def test_installations_of_the_same_sources_share_a_cache(tmp_path: Path) -> None:
-    """The one-file executable unpacks itself to another place at each start."""
+    """As virtual environments and checkouts do."""
     code = "from kai_sched.solver.kernels.caller import ask\nprint(ask(), sum(ask.stats.cache_hits.values()))"
     for place in ("one", "two"):
         copied_package(tmp_path / place)
@@ -213,6 +213,39 @@ tempfile.TemporaryFile = os.makedirs = refuse
     cache, package = tmp_path / "cache", tmp_path / "package"
     assert output(code + "jit.mark_warm()", cache, package) == ["1 0"]
     assert output(read_only + code, cache, package) == ["1 1"]
+
+
+ASK_PACKAGED = """
+from kai_sched.solver import jit
+{}
+from kai_sched.solver.kernels.caller import ask
+print(ask(), sum(ask.stats.cache_hits.values()), jit.warm(), jit.is_for_any_cpu(), jit.cache_folder().parent.name)
+"""
+
+
+@pytest.mark.slow
+def test_kernels_that_the_package_brought_along_serve_until_the_host_has_its_own(tmp_path: Path) -> None:
+    """They are compiled for any CPU, where the package is built; a warmup compiles for this one."""
+    copied_package(tmp_path)
+    packaged, cache = tmp_path / "kai_sched" / "compiled", tmp_path / "cache"
+    build = "from kai_sched.solver import jit\nfrom kai_sched.solver.kernels.caller import ask\nask()\njit.mark_warm()"
+    assert output(build, packaged, tmp_path, NUMBA_CPU_NAME="generic") == []
+    assert output(ASK_PACKAGED.format(""), cache, tmp_path) == ["1 1 True True compiled"]
+    assert not cache.exists()
+    for_this = ASK_PACKAGED.format("jit.compile_for_this_cpu()")
+    assert output(for_this + "jit.mark_warm()", cache, tmp_path) == ["1 0 False False cache"]
+    assert output(ASK_PACKAGED.format(""), cache, tmp_path) == ["1 1 True False cache"]
+
+
+def test_packaged_kernels_of_other_sources_are_not_used(tmp_path: Path) -> None:
+    kernels = copied_package(tmp_path)
+    packaged, cache = tmp_path / "kai_sched" / "compiled", tmp_path / "cache"
+    build = "from kai_sched.solver import jit\nprint(jit.cache_folder())\njit.mark_warm()"
+    (made,) = output(build, packaged, tmp_path, NUMBA_CPU_NAME="generic")
+    ask = "from kai_sched.solver import jit\nprint(jit.cache_folder())"
+    assert output(ask, cache, tmp_path) == [made]
+    (kernels / "callee.py").write_text((kernels / "callee.py").read_text().replace("return 1", "return 2"))
+    assert Path(output(ask, cache, tmp_path)[0]).parent == cache
 
 
 @pytest.mark.slow
