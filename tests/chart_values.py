@@ -23,7 +23,9 @@ HEAD = """\
 
 The Helm chart of kai-sched, for Kubernetes 1.30 or later:
 
-    helm upgrade -i kai-scheduler ./charts/kai-scheduler -n kai-scheduler --create-namespace
+```sh not-run
+helm upgrade -i kai-scheduler ./charts/kai-scheduler -n kai-scheduler --create-namespace
+```
 
 [docs/install.md](../../docs/install.md) has the whole walk: images, upgrades, and how to uninstall.
 This page is made of the comments in [values.yaml](values.yaml).
