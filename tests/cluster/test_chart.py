@@ -1,10 +1,35 @@
-"""The chart by the real helm: what it renders is that of manifests/, and wrong values are refused."""
+"""The chart on a real API server: what it renders is valid and that of manifests/, and the public guide works."""
 
 from __future__ import annotations
 
-from tests import rendered_manifests
+from pathlib import Path
 
-TOOLS = ("helm",)
+import yaml
+
+from tests import rendered_manifests
+from tests.cluster import components, sharing
+from tests.cluster.client import Object
+from tests.cluster.cluster import Cluster
+from tests.cluster.conftest import ACCOUNT
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.device_plugin import DevicePlugin, device_of
+from tests.cluster.helm_release import DEPLOYMENT, NAMESPACE, Release
+from tests.cluster.processes import wait_until
+from tests.cluster.workload_objects import apply, pods_of, wait_one_group, wait_running
+from tests.cluster.workload_operators import start_kuberay
+
+TOOLS = ("helm", "kuberay")
+# All that can be switched on; ServiceMonitor and PrometheusRule are kinds of the Prometheus operator.
+EVERYTHING = (
+    *rendered_manifests.COMPONENTS,
+    "shards[0].name=a100",
+    "global.imagePullSecrets[0].name=registry",
+    "global.tolerations[0].operator=Exists",
+    "global.nodeSelector.kubernetes\\.io/os=linux",
+    "scheduler.image.digest=sha256:" + "0" * 64,
+    "monitoring.dashboards.enabled=true",
+    "networkPolicy.metricsFrom[0].ipBlock.cidr=10.0.0.0/8",
+)
 
 
 def test_manifests_are_what_the_chart_renders() -> None:
@@ -25,3 +50,65 @@ def test_a_wrong_value_is_refused_with_its_name() -> None:
         done = rendered_manifests.helm("template", str(rendered_manifests.CHART), "--set", setting, check=False)
         assert done.returncode != 0
         assert named in done.stderr
+
+
+def test_the_api_server_takes_all_that_can_be_rendered(cluster: Cluster, tmp_path: Path) -> None:
+    """With strict validation: a field that no schema has is an error."""
+    cluster.add_namespace(NAMESPACE)
+    for namespace in (sharing.NAMESPACE, "kai-scale-adjust"):
+        cluster.add_namespace(namespace)
+    path = tmp_path / "all.yaml"
+    path.write_text(rendered_manifests.template(*EVERYTHING))
+    said = cluster.kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict",
+                           "-f", str(path))  # fmt: skip
+    kinds = {line.partition("/")[0] for line in said.splitlines()}
+    assert {"deployment.apps", "networkpolicy.networking.k8s.io", "poddisruptionbudget.policy"} <= kinds
+    assert "kai-scheduler-a100" in said
+
+
+def sample(name: str) -> list[Object]:
+    """An example of KubeRay's for us."""
+    (path,) = components.shipped("kuberay", f"ray-cluster.{name}.yaml")
+    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+
+
+def test_the_public_guide_works_from_its_first_step_to_its_last(
+    release: Release, controller_manager: ControlPlane, cluster: Cluster, tmp_path: Path
+) -> None:
+    # Step 1: install. Nothing but helm: the definitions, and the settings, come with it.
+    notes = release.upgrade("global.gpuSharing=true", "binder.image.name=binder", "global.leaderElection=true")
+    assert "GPU sharing  on" in notes
+    assert "binder.image: one image does all" in notes
+    assert "global.leaderElection: always on" in notes
+    assert "global.vpa" not in notes
+    mark = controller_manager.audit.mark()
+    replica = release.run()
+    assert replica.logs("settings.written")
+    assert cluster.get("Config", "kai-config")["spec"]["global"] == {"gpuSharing": True}
+    wait_until(lambda: cluster.find("Queue", "default-queue"), "the default queues")
+    # Step 2: KubeRay with us as its batch scheduler.
+    kuberay = start_kuberay(controller_manager, cluster, tmp_path)
+    try:
+        # Steps 3 and 4: queues and a gang.
+        cluster.add_nodes(2, gpus=2)
+        apply(cluster, *sample("kai-scheduler"))
+        wait_running(cluster, 3)
+        assert wait_one_group(cluster)["spec"]["minMember"] == 3
+        cluster.kubectl("delete", "raycluster", "raycluster-sample")
+        wait_until(lambda: not pods_of(cluster), "its pods being gone", 60.0)
+        # The last step: workers that share a GPU.
+        cluster.kubectl("apply", "-f", "-", input=sharing.RUNTIME_CLASS)
+        with DevicePlugin(cluster):
+            apply(cluster, *sample("kai-gpu-sharing"))
+            wait_running(cluster, 3)
+            (reservation,) = sharing.reservations(cluster)
+            deployed = cluster.get("Deployment", DEPLOYMENT, NAMESPACE)["spec"]["template"]["spec"]
+            assert reservation["spec"]["containers"][0]["image"] == deployed["containers"][0]["image"]
+            assert device_of(reservation)
+            cluster.kubectl("delete", "raycluster", "raycluster-half-gpu")
+            wait_until(lambda: not pods_of(cluster), "its pods being gone", 60.0)
+    finally:
+        kuberay.kill()
+        cluster.kubectl("delete", "runtimeclass", "nvidia", "--ignore-not-found")
+    refused = [one for one in controller_manager.audit.since(mark, ACCOUNT) if one.status == 403]
+    assert [(one.verb, one.subject) for one in refused] == []
