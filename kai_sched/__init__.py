@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kai_sched.notebook.loaded_cluster import LoadedCluster, load
     from kai_sched.plan.result import CycleResult
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Cache",
     "Cluster",
