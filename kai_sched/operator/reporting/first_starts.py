@@ -31,13 +31,16 @@ class _Starting:
 
 
 class FirstStarts:
-    """For one thread. ``report`` gets the queue of each group that has started, and the seconds that it waited."""
+    """For one thread. ``report`` gets the queue of each group that has started, and the seconds that it waited.
+
+    Groups are told apart by key and uid; those that we make are shown without a uid until the API server has them.
+    """
 
     def __init__(self, report: Callable[[str, float], None]) -> None:
         self._report = report
-        self._starting: dict[str, _Starting] = {}  # by uid of the group
-        self._group_of: dict[str, str] = {}  # the uid of the group, by uid of a pod under way
-        self._started: dict[str, str] = {}  # key by uid of groups whose annotation does not say yet that they started
+        self._starting: dict[str, _Starting] = {}  # by key of the group
+        self._group_of: dict[str, str] = {}  # the key of the group, by uid of a pod under way
+        self._started: dict[str, str] = {}  # uid by key of groups whose annotation does not say yet that they started
 
     def decided(self, cluster: Cluster, result: CycleResult) -> None:
         """A cycle has decided; its binds are about to be sent."""
@@ -46,42 +49,47 @@ class FirstStarts:
                 continue
             pod = cluster.pods[bind.pod]
             group = cluster.pod_groups.get(pod.group_key) if pod.group else None
-            if group is None or group.uid in self._started:
+            if group is None or (group.key in self._started and _is_one(self._started[group.key], group.uid)):
                 continue
-            starting = self._starting.get(group.uid)
+            starting = self._starting.get(group.key)
+            if starting is not None and not _is_one(starting.group.uid, group.uid):
+                self._drop(group.key)
+                starting = None
             if starting is None:
                 if group.last_start_ns or _ran(result.groups.get(group.key)):
                     continue
-                starting = self._starting[group.uid] = _Starting(group)
+                starting = self._starting[group.key] = _Starting(group)
             starting.group = group
             starting.pods[bind.uid] = pod.sub_group or DEFAULT_SET
-            self._group_of[bind.uid] = group.uid
+            self._group_of[bind.uid] = group.key
 
     def bound(self, pod_uid: str, done_ns: int) -> None:
         """The API server has accepted the bind of this pod."""
-        uid = self._group_of.pop(pod_uid, "")
-        starting = self._starting.get(uid)
+        key = self._group_of.pop(pod_uid, "")
+        starting = self._starting.get(key)
         if starting is None:
             return
         starting.bound[starting.pods.pop(pod_uid)] += 1
         group = starting.group
         if short_of(group, starting.bound) is None:
-            self._drop(uid)
-            self._started[uid] = group.key
+            self._drop(key)
+            self._started[key] = group.uid
             self._report(group.queue, (done_ns - group.created_ns) / 1e9)
 
     def forget(self, cluster: Cluster) -> None:
-        """Drop groups that are gone, and those whose annotation says that they have started."""
-        for uid, starting in list(self._starting.items()):
-            if _of(cluster, starting.group.key, uid) is None:
-                self._drop(uid)
-        for uid, key in list(self._started.items()):
+        """Drop groups that are gone, and those whose annotation says that they have started; learn the others' uids."""
+        for key, starting in list(self._starting.items()):
+            if _of(cluster, key, starting.group.uid) is None:
+                self._drop(key)
+        for key, uid in list(self._started.items()):
             group = _of(cluster, key, uid)
             if group is None or group.last_start_ns:
-                del self._started[uid]
+                del self._started[key]
+            else:
+                self._started[key] = group.uid
 
-    def _drop(self, uid: str) -> None:
-        for pod_uid in self._starting.pop(uid).pods:
+    def _drop(self, key: str) -> None:
+        for pod_uid in self._starting.pop(key).pods:
             self._group_of.pop(pod_uid, None)
 
 
@@ -93,4 +101,9 @@ def _ran(state: GroupState | None) -> bool:
 def _of(cluster: Cluster, key: str, uid: str) -> PodGroup | None:
     """The group, unless another one has its name by now."""
     group = cluster.pod_groups.get(key)
-    return group if group is not None and group.uid == uid else None
+    return group if group is not None and _is_one(group.uid, uid) else None
+
+
+def _is_one(uid: str, other: str) -> bool:
+    """Whether two groups of one key are the same, as far as is known."""
+    return not uid or not other or uid == other

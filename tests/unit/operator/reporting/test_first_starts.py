@@ -106,6 +106,25 @@ def test_a_group_of_the_same_name_is_another_one() -> None:
     assert watched.reported == [("team", 3.0), ("team", 8.0)]
 
 
+def test_groups_that_the_api_server_does_not_have_yet_are_told_apart() -> None:
+    """They have no uid. Each is counted once, also when its uid is known later; a bare pod is none of them."""
+    watched, alone = Watched(), pod("alone")
+    for name in ("one", "two"):
+        group = pod_group(name, created_ns=CREATED_NS, uid="")
+        watched.decide(group, [pod(f"{name}-0", name), pod(f"{name}-1", name)])
+    watched.bound(alone, 1.0)
+    watched.bound(pod("one-0", "one"), 2.0)
+    known = pod_group("one", created_ns=CREATED_NS, uid="first")
+    watched.starts.forget(Cluster.of([known, pod_group("two", created_ns=CREATED_NS, uid="")]))
+    watched.decide(known, [pod("one-2", "one")])
+    watched.bound(pod("one-2", "one"), 3.0)
+    watched.bound(pod("two-0", "two"), 4.0)
+    again = pod_group("one", created_ns=CREATED_NS, uid="second")
+    watched.decide(again, [pod("one-3", "one")])
+    watched.bound(pod("one-3", "one"), 5.0)
+    assert watched.reported == [("team", 2.0), ("team", 4.0), ("team", 5.0)]
+
+
 def test_sub_groups_count_each_for_itself() -> None:
     subs = (SubGroup("leader", min_member=1), SubGroup("workers", min_member=2))
     group = pod_group("g", created_ns=CREATED_NS, min_member=None, sub_groups=subs)
