@@ -22,7 +22,12 @@ MANIFESTS = ROOT / "manifests"
 NOTE = "# Rendered from charts/kai-scheduler by `make manifests`; changes made here are lost.\n"
 SOURCE = re.compile(r"^# Source: kai-scheduler/templates/(.+)$", re.MULTILINE)
 BASE = ("helmMetadata=false", "crds.install=false", "kaiConfigDeployer.enabled=false", "namespace.create=true")
-COMPONENTS = ("global.gpuSharing=true", "global.clusterAutoscaling=true", "page.enabled=true")
+COMPONENTS = (
+    "global.gpuSharing=true",
+    "global.clusterAutoscaling=true",
+    "page.enabled=true",
+    "monitoring.authenticated=true",
+)
 CONFIG = "components/gpu-sharing/config.yaml"
 CONFIG_NOTE = """\
 # Reservation pods run the image of the scheduler. docs/gpu-sharing.md says what else can be set, such as the runtime

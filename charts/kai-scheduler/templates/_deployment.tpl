@@ -103,6 +103,9 @@ spec:
             {{- if not $values.defaultQueue.createDefaultQueue }}
             - --no-default-queues
             {{- end }}
+            {{- if $values.monitoring.authenticated }}
+            - --authenticated-metrics
+            {{- end }}
             {{- if and $values.page.enabled (not .shard) }}
             - --page-address=127.0.0.1:8082
             {{- end }}
