@@ -40,7 +40,7 @@ KERNEL_SUITES := $(PURE) $(wildcard tests/unit/solver) --ignore=tests/unit/solve
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo install test test-all test-fast test-long test-kind check crds docs site bench bench-cluster lock dist
-.PHONY: archive image image-tools audit changelog licenses sbom
+.PHONY: archive chart image image-tools audit changelog licenses sbom
 .PHONY: manifests clean cluster-tools control-plane cluster-up cluster-down soak chromium screenshot bench-page
 
 help:
@@ -69,6 +69,7 @@ help:
 	@echo 'make lock       resolve requirements/ anew; ARGS=--upgrade for newer versions'
 	@echo 'make dist       dist/: the wheel with its compiled kernels, the source distribution'
 	@echo 'make archive    dist/: a folder with all but Python, packed'
+	@echo 'make chart      dist/: the Helm chart, packed by helm (with Go)'
 	@echo "make image      the image, built with Debian's buildah; ARGS='FILE.tar' writes it"
 	@echo "make image-tools    install buildah and mmdebstrap, where there are none (as root, or with sudo)"
 	@echo 'make sbom       dist/kai-sched.cdx.json: the packages that are installed with it (CycloneDX)'
@@ -204,6 +205,10 @@ dist: dist/.made
 
 archive: dist/.made
 	@$(BIN)/python packaging/archive.py
+
+chart: $(DEV)
+	@$(BIN)/python -m tests.cluster.components helm
+	@packaging/chart "$$($(BIN)/python -m tests.cluster.components where helm helm)"
 
 image: dist/.made image-tools
 	@$(BIN)/python -m tests.image.build $(ARGS)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import yaml
@@ -17,6 +20,7 @@ from tests.cluster.helm_release import DEPLOYMENT, NAMESPACE, Release
 from tests.cluster.processes import wait_until
 from tests.cluster.workload_objects import apply, pods_of, wait_one_group, wait_running
 from tests.cluster.workload_operators import start_kuberay
+from tests.tree import ROOT
 
 TOOLS = ("helm", "kuberay")
 # All that can be switched on; ServiceMonitor and PrometheusRule are kinds of the Prometheus operator.
@@ -39,6 +43,23 @@ def test_manifests_are_what_the_chart_renders() -> None:
 def test_helm_finds_nothing_to_complain_about() -> None:
     said = rendered_manifests.helm("lint", "--strict", str(rendered_manifests.CHART)).stdout
     assert "0 chart(s) failed" in said
+
+
+def test_the_packed_chart_is_the_same_each_time(tmp_path: Path) -> None:
+    """Whenever the files of the checkout were written."""
+    packed = []
+    for written_s in (1_000_000_000, 1_700_000_000):
+        tree = tmp_path / str(written_s)
+        shutil.copytree(rendered_manifests.CHART, tree / "charts" / "kai-scheduler")
+        for path in (tree / "charts").rglob("*"):
+            os.utime(path, (written_s, written_s))
+        shutil.copytree(ROOT / "packaging", tree / "packaging")
+        environment = dict(os.environ, SOURCE_DATE_EPOCH="1767225600")
+        helm = components.program("helm", "helm")
+        subprocess.run([tree / "packaging" / "chart", helm], check=True, env=environment, stdout=subprocess.PIPE)
+        (found,) = (tree / "dist").iterdir()
+        packed.append((found.name, found.read_bytes()))
+    assert packed[0] == packed[1]
 
 
 def test_a_wrong_value_is_refused_with_its_name() -> None:
