@@ -59,7 +59,7 @@ help:
 	@echo "make bench      the speed table; ARGS='--only SHAPE --json FILE --against COMMIT'"
 	@echo 'make bench-cluster  speed and memory of `kai-sched run` on a real API server'
 	@echo 'make bench-page     size and speed of the page of 1,000 nodes, in Chromium'
-	@echo "make soak       pods come and go while replicas are killed; ARGS='--minutes 10 --rate 100 --seed 1'"
+	@echo "make soak       pods come and go amid random faults; ARGS='--minutes 10 --rate 20 --seed 1'"
 	@echo 'make cluster-up     a control plane to play with, in the background; kubeconfig in .cluster/'
 	@echo 'make cluster-down   end it'
 	@echo 'make control-plane  build etcd, kube-apiserver and kwok (with Go; ten minutes at first)'

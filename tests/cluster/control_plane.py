@@ -124,10 +124,15 @@ class ControlPlane:
         authority = None if server else self.authority
         return write_kubeconfig(self.folder / name, server or self.server, token or self.token(user), authority)
 
-    def service_account_token(self, namespace: str, name: str, pod: Object | None = None) -> str:
-        """A token for a ServiceAccount, as the API server hands them to pods; with a ``pod`` that of this one."""
+    def service_account_token(
+        self, namespace: str, name: str, pod: Object | None = None, lasts_s: int | None = None
+    ) -> str:
+        """A token for a ServiceAccount, as the API server hands them to pods; with a ``pod`` that of this one.
+
+        It lasts an hour where ``lasts_s`` does not say otherwise.
+        """
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-        spec: Object = {}
+        spec: Object = {} if lasts_s is None else {"expirationSeconds": lasts_s}
         if pod is not None:
             meta = pod["metadata"]
             spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}

@@ -8,6 +8,9 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
+
+import urllib3
 
 from kai_sched.api import names
 from tests.cluster.client import Client, Object, Refused
@@ -19,10 +22,14 @@ REFUSED = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "
 
 
 class DevicePlugin:
-    """Use it as a context. ``mute``: nodes whose reservation pods get no device and say nothing."""
+    """Use it as a context. ``mute``: nodes whose reservation pods get no device and say nothing.
 
-    def __init__(self, client: Client) -> None:
+    Where the API server cannot be reached it tries again, as kubelets do.
+    """
+
+    def __init__(self, client: Client, poll_s: float = POLL_S) -> None:
         self.client = client
+        self._poll_s = poll_s
         self.mute: set[str] = set()
         self.failure: BaseException | None = None
         self._ended = threading.Event()
@@ -39,8 +46,9 @@ class DevicePlugin:
 
     def _run(self) -> None:
         try:
-            while not self._ended.wait(POLL_S):
-                self._look()
+            while not self._ended.wait(self._poll_s):
+                with suppress(urllib3.exceptions.HTTPError):
+                    self._look()
         except BaseException as failure:
             self.failure = failure
 
@@ -51,7 +59,7 @@ class DevicePlugin:
         free = self._free()
         for pod in waiting:
             node = pod["spec"]["nodeName"]
-            if node in self.mute or pod["metadata"].get("deletionTimestamp"):
+            if node in self.mute or node not in free or pod["metadata"].get("deletionTimestamp"):
                 continue
             try:
                 if free[node]:

@@ -12,7 +12,7 @@ import yaml
 from kai_sched.api import names
 from kai_sched.operator.http import certificate
 from tests.cluster import objects
-from tests.cluster.client import KINDS, Client, Object, Refused, collection
+from tests.cluster.client import KINDS, STRATEGIC, Client, Object, Refused, collection
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import SYSTEM_NAMESPACE
 from tests.cluster.processes import wait_until
@@ -35,6 +35,17 @@ def webhook_configurations(port: int, authorities: str | None = None) -> list[Ob
             if authorities is not None:
                 hook["clientConfig"]["caBundle"] = authorities
     return found
+
+
+def call_on_loopback(cluster: Cluster, port: int) -> None:
+    """Have the installed webhooks called at this port; who signs for them is the operator's business."""
+    for configuration in webhook_configurations(port):
+        hooks = [
+            {"name": hook["name"], "clientConfig": {"service": None, "url": hook["clientConfig"]["url"]}}
+            for hook in configuration["webhooks"]
+        ]
+        name = configuration["metadata"]["name"]
+        cluster.patch(configuration["kind"], name, {"webhooks": hooks}, how=STRATEGIC)
 
 
 def wait_authorities(cluster: Cluster) -> str:

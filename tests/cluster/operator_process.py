@@ -22,9 +22,10 @@ TICKS_S = os.sysconf("SC_CLK_TCK")
 
 
 class Operator:
-    """One replica. ``entry`` is the module that is run, and its arguments before "run".
+    """One replica. ``entry`` is the module that is run, and its arguments before ``command``.
 
-    ``webhooks``: whether it serves them, or on which port.
+    ``command``: what is run of it, and flags. Ours follow: what there is only once on this machine is our own.
+    ``webhooks``: whether it serves them, or on which port. ``shutdown_delay_s`` None: as long as the command says.
     """
 
     def __init__(
@@ -33,9 +34,10 @@ class Operator:
         log: Path,
         *flags: str,
         webhooks: bool | int = False,
-        shutdown_delay_s: float = 0.0,
+        shutdown_delay_s: float | None = 0.0,
         entry: Sequence[str] = ("kai_sched.cli.main",),
         packages: Sequence[Path] = (),
+        command: Sequence[str] = ("run", "--log-json"),
     ) -> None:
         self.port, self.plugin_port = free_port(), free_port()
         self.webhook_port = (free_port() if webhooks is True else webhooks) if webhooks else None
@@ -45,13 +47,13 @@ class Operator:
             "--plugin-server-port": str(self.plugin_port),
             "--webhook-address": f"127.0.0.1:{self.webhook_port}" if webhooks else "",
         }
-        if webhooks:
+        if webhooks and shutdown_delay_s is not None:
             options["--shutdown-delay"] = str(shutdown_delay_s)
-        command = [sys.executable, "-m", *entry, "run", "--log-json"]
+        words = [sys.executable, "-m", *entry, *command]
         for name, value in options.items():
-            command += [name, value]
+            words += [name, value]
         environment = {"PYTHONPATH": os.pathsep.join(map(str, [ROOT, *packages])), "PYTHONUNBUFFERED": "1"}
-        self.process = Process(log.stem, [*command, *flags], log, environment)
+        self.process = Process(log.stem, [*words, *flags], log, environment)
 
     def wait_ready(self, timeout_s: float = READY_S) -> Operator:
         """Wait until it could schedule. Raises as Process.wait_until does."""

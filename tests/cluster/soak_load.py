@@ -1,7 +1,7 @@
-"""Workloads that come and go on a real API server, each pod like no other, and the watch that follows them.
+"""Workloads that come and go on a real API server, and the watches that follow them for the judge.
 
-Bare pods, pods of Jobs that start together, and gangs with a PodGroup; their requests, labels, anti-affinity terms,
-volumes and claims are their own. All of it runs on an event loop in a thread of its own.
+All of it runs on an event loop in a thread of its own. What the API server or a webhook cannot answer now is tried
+again, as controllers do; the judge is told of pods once they are there.
 """
 
 from __future__ import annotations
@@ -12,33 +12,42 @@ import random
 import ssl
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 import msgspec
 
 from kai_sched.api import names
-from tests.cluster import objects
+from tests.cluster import claims, sharing
 from tests.cluster.client import MERGE, Object, collection, path_to
+from tests.cluster.soak_devices import Device
 from tests.cluster.soak_judge import Judge, Wanted
+from tests.cluster.soak_workloads import Workload
+
+T = TypeVar("T")
 
 CONNECTIONS = 48
-# Pods: where the machine is slower than the rate no more come. Half of them have a GPU, and the nodes 1,600: in a
+# Pods: where the machine is slower than the rate no more come. A third of them have a GPU, and the nodes 1,400: in a
 # cluster that is full pods are moved, which the judge could not tell from a fault.
-UNDER_WAY_MAX = 2_000
-LIFE_S = (2.0, 8.0)
+UNDER_WAY_MAX = 1_500
 NEVER_S = 5.0  # so long those stay for which there is no room
 LOOK_S = 0.25
-NODE_GPUS, NODE_MILLI_CPU = 8, 64_000
-QUEUES = 4
+# For a request: the API server is restarted within, and lets go of the connection to webhooks that stand still.
+PATIENCE_S = 120.0
+RETRY_S = 0.5
+NAMESPACE = "default"
 
 
 class _Meta(msgspec.Struct):
     name: str = ""
+    namespace: str = ""
     resourceVersion: str = ""  # noqa: N815 - as on the wire
     annotations: dict[str, str] = {}
+    labels: dict[str, str] = {}
 
 
 class _Spec(msgspec.Struct):
@@ -62,7 +71,7 @@ class _Event(msgspec.Struct):
 
 class _List(msgspec.Struct):
     metadata: _Meta
-    items: list[_Pod]
+    items: list[msgspec.Raw]
 
 
 _decode_list = msgspec.json.Decoder(_List).decode
@@ -70,64 +79,23 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_pod = msgspec.json.Decoder(_Pod).decode
 
 
-class Workload:
-    """What is made for one workload: ``before`` its pods, the pods, and which of all that is to be deleted."""
-
-    def __init__(self, number: int, chance: random.Random) -> None:
-        self.name = f"work-{number}"
-        self.kind = chance.choices(("bare", "gang", "job", "never"), (40, 29, 30, 1))[0]
-        self.life_s = chance.uniform(*LIFE_S)
-        self.before: list[Object] = []
-        self.pods: list[Object] = []
-        self.wanted: list[Wanted] = []
-        self._queue = f"team-{number % QUEUES}"
-        self._apart = chance.random() < 0.5
-        size = chance.randint(2, 5) if self.kind in ("gang", "job") else 1
-        if self.kind == "gang":
-            self.before.append(objects.pod_group(self.name, self._queue, size))
-        elif self.kind == "job":
-            self.before.append(_job(self.name, self._queue, size))
-        for index in range(size):
-            self._add(f"{self.name}-{index}", chance)
-
-    def _add(self, name: str, chance: random.Random) -> None:
-        gpus = NODE_GPUS + 1 if self.kind == "never" else chance.choice((0, 1))
-        milli_cpu = chance.randint(50, 999)
-        mark = self.name if self._apart else name
-        term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"job-name": mark}}}
-        spec: dict[str, Any] = {
-            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-        }
-        draw = chance.random()
-        if draw < 0.1:
-            self.before += _claim(f"data-{name}")
-            spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": f"data-{name}"}}]
-        elif draw < 0.2:
-            settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": objects.meta(f"settings-{name}")}
-            self.before.append(settings | {"data": {"name": name}})
-            spec["volumes"] = [{"name": "settings", "configMap": {"name": f"settings-{name}"}}]
-        group = self.name if self.kind == "gang" else None
-        labels = {"job-name": mark, "pod": name}
-        pod = objects.pod(name, self._queue, gpus, group=group, cpu=f"{milli_cpu}m", labels=labels, **spec)
-        self.pods.append(pod)
-        self.wanted.append(Wanted(name, self.name, milli_cpu, gpus, self.kind != "never", self._apart))
-
-
 class Load:
     """``start`` it, ``stop_coming`` ends the arrivals, ``wait_gone`` returns when all is gone. ``rate``: pods a second.
 
-    ``failure`` is what ended it before its time.
+    ``failure`` is what ended it before its time, ``again`` how often requests had to be repeated, by the answer.
     """
 
     def __init__(self, server: str, token: str, authority: Path, judge: Judge, rate: float, seed: int) -> None:
         self.judge = judge
         self.failure: BaseException | None = None
         self.coming_s = 0.0  # how long pods came
+        self.again: Counter[str] = Counter()
         self._server, self._token, self._authority = server, token, authority
         self._rate = rate
         self._chance = random.Random(seed)
         self._enough = threading.Event()
         self._under_way = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run_loop, name="load", daemon=True)
 
     def start(self) -> None:
@@ -138,6 +106,15 @@ class Load:
     def is_alive(self) -> bool:
         """Whether it goes on."""
         return self._thread.is_alive()
+
+    def ask(self, function: Callable[[], T]) -> T:
+        """What the function returns on the loop's thread, which is the judge's."""
+        assert self._loop is not None, "it has begun"
+
+        async def call() -> T:
+            return function()
+
+        return asyncio.run_coroutine_threadsafe(call(), self._loop).result(30.0)
 
     def wait_gone(self, timeout_s: float) -> None:
         """Return once all workloads have gone. Raises AssertionError at the deadline, and what ended it."""
@@ -157,30 +134,39 @@ class Load:
             self.failure = failure
 
     async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
         tls = ssl.create_default_context(cafile=self._authority)
         headers = {"Authorization": f"Bearer {self._token}"}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=30)
-        # The watch has a connection beside those of the requests.
+        # The watches have connections beside those of the requests.
         connector = aiohttp.TCPConnector(ssl=tls, limit=0)
         self._slots = asyncio.Semaphore(CONNECTIONS)
         session = aiohttp.ClientSession(self._server, connector=connector, headers=headers, timeout=timeout)
         async with session as self._session:
-            watch = asyncio.create_task(self._watch())
-            look = asyncio.create_task(self._look())
+            mark = quote(f"{names.SHARED_GPU_LABEL}=true")
+            self._helpers = [
+                asyncio.create_task(each)
+                for each in (
+                    self._look(),
+                    self._watch(f"{collection('Pod')}?", self._listed_pods, self._seen_pod),
+                    self._watch(f"{collection('ResourceClaim')}?", self._listed_claims, self._seen_claim),
+                    self._watch(f"{collection('ConfigMap')}?labelSelector={mark}&", self._listed_maps, self._seen_map),
+                )
+            ]
             try:
                 await self._come()
-                for helper in (watch, look):
-                    assert not helper.done(), helper
             finally:
-                watch.cancel()
-                look.cancel()
-                await asyncio.gather(watch, look, return_exceptions=True)
+                for helper in self._helpers:
+                    helper.cancel()
+                await asyncio.gather(*self._helpers, return_exceptions=True)
 
     async def _come(self) -> None:
         started_s = due_s = time.monotonic()
         number = 0
         async with asyncio.TaskGroup() as tasks:
             while not self._enough.is_set():
+                for helper in self._helpers:
+                    assert not helper.done(), helper
                 workload = Workload(number, self._chance)
                 number += 1
                 due_s += len(workload.pods) / self._rate
@@ -208,31 +194,39 @@ class Load:
             await asyncio.sleep(NEVER_S)
         else:
             # One that is late has been told of: what comes after it is still worth knowing.
-            due = lambda one: one is not None and one.bound_s is None and not one.is_late  # noqa: E731
+            due = lambda one: one is not None and one.bound_s is None and not one.is_late and not one.leaves  # noqa: E731
             while any(map(due, map(self.judge.pods.get, pods))):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
-            await asyncio.sleep(workload.life_s)
+            ends_s = time.monotonic() + workload.life_s
+            while time.monotonic() < ends_s and workload.name not in self.judge.ended:  # noqa: ASYNC110
+                await asyncio.sleep(0.2)
         for name in pods:
             self.judge.leave(name)
-        group = self.judge.groups.get(workload.name)
         await asyncio.gather(*(self._delete("Pod", name) for name in pods))
         for content in workload.before:
             await self._delete(content["kind"], content["metadata"]["name"])
-        if workload.kind == "job" and group:  # as the garbage collector would
-            await self._delete("PodGroup", group)
-        await asyncio.sleep(2.0)  # the watch tells of their end
+        await self._until_gone(pods)
         self.judge.forget(workload.name, pods)
         self._under_way -= len(pods)
+
+    async def _until_gone(self, pods: list[str]) -> None:
+        """The watch tells of their end, if late after a restart of the API server."""
+        ends_s = time.monotonic() + PATIENCE_S
+        there = lambda name: (one := self.judge.pods.get(name)) is not None and not one.is_gone  # noqa: E731
+        while any(map(there, pods)):
+            assert time.monotonic() < ends_s, f"the watch does not tell of the end of {pods}"
+            await asyncio.sleep(0.2)
 
     async def _make(self, pod: Object, wanted: Wanted) -> None:
         await self._create(pod)
         self.judge.make(wanted, time.monotonic())
 
     async def _create(self, content: Object) -> Object:
-        made = await self._request("POST", collection(content["kind"], "default"), content)
+        path = path_to(content["kind"], content["metadata"]["name"])
+        made = await self._request("POST", collection(content["kind"], NAMESPACE), content, there=path)
         if content["kind"] in ("PersistentVolume", "PersistentVolumeClaim"):  # as the volume controller would
             status = {"status": {"phase": "Bound"}}
-            await self._request("PATCH", path_to(content["kind"], content["metadata"]["name"]) + "/status", status)
+            await self._request("PATCH", f"{path}/status", status)
         return made
 
     async def _delete(self, kind: str, name: str) -> None:
@@ -240,66 +234,122 @@ class Load:
         held = kind in ("PersistentVolume", "PersistentVolumeClaim")
         if held:  # nobody is there who takes off the finalizer of volume protection
             await self._request("PATCH", path, {"metadata": {"finalizers": None}}, gone=True)
-        await self._request("DELETE", path, {"gracePeriodSeconds": 0}, gone=True)
+        await self._request("DELETE", path, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}, gone=True)
 
-    async def _request(self, method: str, path: str, body: object = None, gone: bool = False) -> Object:
+    async def _request(
+        self, method: str, path: str, body: object = None, gone: bool = False, there: str = ""
+    ) -> Object:
+        """The answer, once there is one. ``there``: where the object is that an earlier attempt may have created."""
+        ends_s = time.monotonic() + PATIENCE_S
+        tried = False
+        while True:
+            status, content = await self._attempt(method, path, body)
+            if status == 409 and there and tried:
+                method, path, body = "GET", there, None
+                continue
+            is_passing = status in (0, 429) or status >= 500
+            if not is_passing or time.monotonic() > ends_s:
+                assert 200 <= status < 300 or (gone and status == 404), f"{method} {path}: {status} {content}"
+                return content
+            tried = True
+            self.again[str(status) if status else "no answer"] += 1
+            await asyncio.sleep(RETRY_S)
+
+    async def _attempt(self, method: str, path: str, body: object) -> tuple[int, Object]:
+        """Status and content of the answer; status 0 where there is none."""
         kind = MERGE if method == "PATCH" else "application/json"
         data = None if body is None else json.dumps(body)
-        while True:
+        try:
             async with (
                 self._slots,
                 self._session.request(method, path, data=data, headers={"Content-Type": kind}) as answer,
             ):
-                content: Object = json.loads(await answer.read())
-                if answer.status == 429:
-                    await asyncio.sleep(1.0)
-                    continue
-                assert answer.status < 300 or (gone and answer.status == 404), f"{method} {path}: {content}"
-                return content
+                text = await answer.read()
+                return answer.status, json.loads(text) if text.startswith(b"{") else {"text": text.decode()}
+        except (aiohttp.ClientError, TimeoutError) as failure:
+            return 0, {"text": str(failure)}
 
-    async def _watch(self) -> None:
-        """Follow all pods. An API server that has much to do ends watches of who is slow."""
+    # What we see
+
+    async def _watch(
+        self, path: str, listed: Callable[[list[msgspec.Raw], float], None], seen: Callable[[str, msgspec.Raw], None]
+    ) -> None:
+        """Follow all objects of a kind. An API server that has much to do ends watches of who is slow.
+
+        ``listed`` takes all that there is, and when it was asked for.
+        """
         version = ""
         while True:
-            if not version:
-                version = await self._list()
-            async for line in self._lines(f"{collection('Pod')}?watch=1&resourceVersion={version}"):
-                event = _decode_event(line)
-                if event.type == "ERROR":
+            try:
+                if not version:
+                    asked_s = time.monotonic()
+                    found = _decode_list(await self._get(path.rstrip("?&")))
+                    listed(found.items, asked_s)
+                    version = found.metadata.resourceVersion
+                async for line in self._lines(f"{path}watch=1&resourceVersion={version}"):
+                    event = _decode_event(line)
+                    if event.type == "ERROR":
+                        version = ""
+                        break
+                    seen(event.type, event.object)
+                    version = _decode_pod(event.object).metadata.resourceVersion
+            except aiohttp.ClientError as failure:
+                if isinstance(failure, aiohttp.ClientResponseError):  # such as 410
                     version = ""
-                    break
-                version = self._seen(event.type, _decode_pod(event.object))
+                await asyncio.sleep(RETRY_S)
 
-    async def _list(self) -> str:
-        """See what there is, and what is there no more; the version to watch from."""
-        known = set(self.judge.pods)
-        found = _decode_list(await self._get(collection("Pod")))
+    def _listed_pods(self, items: list[msgspec.Raw], asked_s: float) -> None:
+        """See what there is, and what is there no more."""
+        found = [_decode_pod(item) for item in items]
+        there = {pod.metadata.name for pod in found if pod.metadata.namespace == NAMESPACE}
         # Those that are gone first: somebody else may have their room by now.
-        for name in known - {pod.metadata.name for pod in found.items}:
+        for name in [name for name, pod in self.judge.pods.items() if pod.made_s < asked_s and name not in there]:
             self.judge.gone(name)
-        for pod in found.items:
-            self._seen("MODIFIED", pod)
-        return found.metadata.resourceVersion
+        for item in items:
+            self._seen_pod("MODIFIED", item)
 
-    def _seen(self, event: str, pod: _Pod) -> str:
+    def _seen_pod(self, event: str, content: msgspec.Raw) -> None:
+        pod = _decode_pod(content)
         meta = pod.metadata
+        if meta.namespace != NAMESPACE:
+            return
         if event == "DELETED":
             self.judge.gone(meta.name)
-        else:
-            group = meta.annotations.get(names.POD_GROUP_ANNOTATION, "")
-            # The simulated kubelets let the pods of Jobs succeed as soon as they run.
-            ended = pod.status.phase in ("Succeeded", "Failed")
-            self.judge.seen(meta.name, pod.spec.nodeName, group, time.monotonic(), ended)
-        return meta.resourceVersion
+            return
+        group = meta.annotations.get(names.POD_GROUP_ANNOTATION, "")
+        # The simulated kubelets let the pods of Jobs succeed as soon as they run.
+        ended = pod.status.phase in ("Succeeded", "Failed")
+        gpus = sharing.groups_of({"metadata": {"labels": meta.labels}})
+        self.judge.seen(meta.name, pod.spec.nodeName, group, time.monotonic(), ended, gpus)
+
+    def _listed_claims(self, items: list[msgspec.Raw], _: float) -> None:
+        self.judge.devices.claims_listed(dict(_claim(item) for item in items))
+
+    def _seen_claim(self, event: str, content: msgspec.Raw) -> None:
+        name, devices = _claim(content)
+        self.judge.devices.claim(name, frozenset() if event == "DELETED" else devices)
+
+    def _listed_maps(self, items: list[msgspec.Raw], _: float) -> None:
+        for item in items:
+            self._seen_map("MODIFIED", item)
+
+    def _seen_map(self, event: str, content: msgspec.Raw) -> None:
+        found: Object = msgspec.json.decode(content)
+        owners = found["metadata"].get("ownerReferences") or []
+        told = (found.get("data") or {}).get(names.VISIBLE_DEVICES_ENV, "")
+        if owners and not found["metadata"]["name"].endswith("-evar"):  # which says the same
+            devices = () if event == "DELETED" else tuple(filter(None, told.split(",")))
+            self.judge.devices.tell(owners[0]["name"], devices, time.monotonic())
 
     async def _get(self, path: str) -> bytes:
         async with self._session.get(path) as answer:
-            assert answer.status == 200, await answer.text()
+            answer.raise_for_status()
             return await answer.read()
 
     async def _lines(self, path: str) -> AsyncIterator[bytes]:
         rest = b""
         async with self._session.get(path) as answer:
+            answer.raise_for_status()
             async for chunk in answer.content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
@@ -311,38 +361,6 @@ class Load:
             self.judge.look(time.monotonic())
 
 
-def _job(name: str, queue: str, size: int) -> Object:
-    """A Job whose pods start together. No controller makes them."""
-    marks = {"labels": {names.QUEUE_LABEL: queue}, "annotations": {"kai.scheduler/batch-min-member": str(size)}}
-    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}]}}
-    spec = {"parallelism": size, "completions": size, "template": template}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": objects.meta(name, **marks), "spec": spec}
-
-
-def _claim(name: str) -> list[Object]:
-    """A claim, and the volume that it is bound to."""
-    size, modes = {"storage": "1Gi"}, ["ReadWriteOnce"]
-    volume = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": objects.meta(name),
-        "spec": {
-            "capacity": size,
-            "accessModes": modes,
-            "hostPath": {"path": "/data"},
-            "storageClassName": "by-hand",
-            "claimRef": {"kind": "PersistentVolumeClaim", "namespace": "default", "name": name},
-        },
-    }
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": objects.meta(name),
-        "spec": {
-            "accessModes": modes,
-            "resources": {"requests": size},
-            "storageClassName": "by-hand",
-            "volumeName": name,
-        },
-    }
-    return [volume, claim]
+def _claim(content: msgspec.Raw) -> tuple[str, frozenset[Device]]:
+    found: Any = msgspec.json.decode(content)
+    return found["metadata"]["name"], frozenset(claims.allocated(found))

@@ -14,7 +14,7 @@ from tests.cluster.client import KINDS, Object
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import ACCOUNT, SYSTEM_NAMESPACE, StartOperator
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.installed import MANIFESTS, webhook_configurations
+from tests.cluster.installed import MANIFESTS, call_on_loopback
 from tests.cluster.processes import wait_until
 from tests.cluster.proxy import Proxy
 
@@ -28,7 +28,6 @@ GROUPING = {
 }
 # Asked for from Kubernetes 1.36 on, and by an admission plugin that is off by default.
 LATER = {("update", "resourceclaims/binding"), ("update", "pods/finalizers")}
-STRATEGIC = "application/strategic-merge-patch+json"
 
 
 def install(cluster: Cluster) -> None:
@@ -40,17 +39,6 @@ def install(cluster: Cluster) -> None:
     assert {("PriorityClass", name) for name in ("train", "build-preemptible", "build", "inference")} <= mine
     assert ("Deployment", "kai-scheduler-default") in mine
     assert {("CustomResourceDefinition", name) for name in crds} <= mine
-
-
-def call_on_loopback(cluster: Cluster, port: int) -> None:
-    """Have the installed webhooks called at this port; who signs for them is the operator's business."""
-    for configuration in webhook_configurations(port):
-        hooks = [
-            {"name": hook["name"], "clientConfig": {"service": None, "url": hook["clientConfig"]["url"]}}
-            for hook in configuration["webhooks"]
-        ]
-        name = configuration["metadata"]["name"]
-        cluster.patch(configuration["kind"], name, {"webhooks": hooks}, how=STRATEGIC)
 
 
 def granted(cluster: Cluster) -> set[tuple[str, str]]:

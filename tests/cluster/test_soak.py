@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import json
+import random
+from collections import Counter
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cluster.soak import Memory
-from tests.cluster.soak_judge import Judge, Wanted, bound_twice, counted
+from kai_sched.api import names
+from tests.cluster import claims
+from tests.cluster.bench import Figure
+from tests.cluster.client import Object
+from tests.cluster.soak import audited
+from tests.cluster.soak_cluster import leftovers
+from tests.cluster.soak_devices import LOST_S, UNTOLD_S
+from tests.cluster.soak_growth import cycle_figures, cycles_of, is_quiet, memory_figures
+from tests.cluster.soak_judge import STALE_S, Judge, Wanted, bound_twice, counted
 from tests.cluster.soak_load import Load
+from tests.cluster.soak_replicas import container, memory_limit_mb
+from tests.cluster.soak_workloads import DEMANDS, Workload
 
 NODES = {"a": (1000, 2), "b": (1000, 2)}
 
@@ -102,20 +115,104 @@ def test_the_room_of_a_node_is_what_a_recount_finds(steps: list[tuple[int, str, 
     assert found.fault_count == expected
 
 
-async def test_a_list_tells_who_is_gone_before_who_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a watch that was too slow: the room of one is another's by then."""
+def test_a_list_tells_who_is_gone_before_who_came() -> None:
+    """After a watch that was too slow: the room of one is another's by then. What is newer than the list stays."""
     found = judge("x", "y", gpus=2)
+    found.make(Wanted("later", "other", 100, 0), 105.0)
     found.seen("x", "a", "", 101.0)
     found.leave("x")
     load = Load("https://127.0.0.1", "", Path(), found, 1.0, 1)
-    pod = {"metadata": {"name": "y", "resourceVersion": "7"}, "spec": {"nodeName": "a"}}
-
-    async def pods(_: str) -> bytes:
-        return json.dumps({"metadata": {"resourceVersion": "8"}, "items": [pod]}).encode()
-
-    monkeypatch.setattr(load, "_get", pods)
-    assert await load._list() == "8"
+    pod = {"metadata": {"name": "y", "namespace": "default"}, "spec": {"nodeName": "a"}}
+    load._listed_pods([raw(pod)], 104.0)
     assert found.faults == []
+    assert [(one.node, one.is_gone) for one in found.pods.values()] == [("a", True), ("a", False), ("", False)]
+
+
+def raw(content: Object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(content))
+
+
+def sharing_judge(*shares: str, devices: int = 1) -> Judge:
+    """Of pods p-0 and on with these parts of a GPU, each a workload of its own, made at 100 s."""
+    found = Judge(NODES, late_s=10.0, torn_s=20.0)
+    for number, share in enumerate(shares):
+        wanted = Wanted(f"p-{number}", f"work-{number}", 100, 0, share=Fraction(share), devices=devices)
+        found.make(wanted, 100.0)
+    return found
+
+
+def test_shared_gpus_are_filled_and_emptied() -> None:
+    well = sharing_judge("1/2", "1/2", "3/4", "1/2")
+    for number in range(2):
+        well.devices.tell(f"p-{number}", ("GPU-0",), 100.5)
+        well.seen(f"p-{number}", "a", "", 101.0, gpus=["g"])
+    well.seen("p-2", "a", "", 101.0, gpus=["h"])
+    well.devices.tell("p-2", ("GPU-1",), 101.5)
+    well.seen("p-0", "a", "", 102.0, ended=True, gpus=["g"])
+    well.leave("p-2")
+    well.gone("p-2")
+    well.devices.tell("p-3", ("GPU-0",), 102.5)
+    well.seen("p-3", "a", "", 103.0, gpus=["g"])
+    well.devices.look(200.0)
+    assert well.faults == []
+    assert well.devices.groups_on("a") == 1
+
+
+def test_watches_of_load_tell_the_judge_of_shared_gpus_and_claims() -> None:
+    """As the API server writes them."""
+    found = sharing_judge("7/10", "7/10")
+    load = Load("https://127.0.0.1", "", Path(), found, 1.0, 1)
+    for name, group in (("p-0", "g"), ("p-1", "h")):
+        meta = {"name": name, "namespace": "default", "labels": {names.GPU_GROUP_LABEL: group}}
+        load._seen_pod("MODIFIED", raw({"metadata": meta, "spec": {"nodeName": "a"}}))
+        owner = {"kind": "Pod", "name": name}
+        told = {"metadata": {"name": f"{name}-0", "ownerReferences": [owner]}, "data": {}}
+        load._seen_map("ADDED", raw(told))
+        load._seen_map("MODIFIED", raw(told | {"data": {names.VISIBLE_DEVICES_ENV: "GPU-0"}}))
+        result = {"driver": "d", "pool": "a", "device": "dev-0", "request": "gpu"}
+        status = {"allocation": {"devices": {"results": [result]}}}
+        load._listed_claims([raw(claims.claim(name) | {"status": status})], 0.0)
+        load._seen_claim("MODIFIED", raw(claims.claim(f"{name}-later") | {"status": status}))
+    assert [text.partition(" is ")[0] for text in found.faults] == [
+        "device dev-0 of a",
+        "device GPU-0 of a",
+        "device dev-0 of a",
+    ]
+
+
+def test_claims_that_are_listed_anew_take_the_place_of_all() -> None:
+    devices = Judge(NODES, 10.0, 20.0).devices
+    faults: list[str] = []
+    devices._fault = faults.append
+    first, second = frozenset({("a", "dev-0")}), frozenset({("a", "dev-1")})
+    devices.claims_listed({"c": first, "d": second})
+    devices.claims_listed({"c": second, "e": first})
+    devices.claim("e", frozenset())
+    devices.claim("f", first)
+    assert faults == []
+
+
+def test_what_a_fault_of_ours_ends_is_asked_for_no_more() -> None:
+    """A node that is deleted, with a gang on it; one whose GPU was unreserved, whose pod then has to leave."""
+    well = judge("x", "y")
+    well.seen("x", "a", "", 101.0)
+    well.delete_node("a", 102.0)
+    assert well.ended == {"work"}
+    well.look(200.0)
+    well.gone("x")
+    well.seen("y", "a", "", 103.0)  # decided before
+    well.forget("work", ["x", "y"])
+    assert (well.ended, well.ended_count) == (set(), 1)
+    well.add_node("a", 1000, 2)
+    well.make(Wanted("shares", "other", 100, 0, share=Fraction(1, 2)), 103.0)
+    well.seen("shares", "a", "", 104.0, gpus=["g"])
+    well.unreserve("a", "g", 105.0)
+    well.gone("shares")
+    well.cordon("b", 100.0)
+    well.make(Wanted("soon", "third", 100, 0), 105.0)
+    well.seen("soon", "b", "", 100.0 + STALE_S)
+    assert well.faults == []
+    assert well.ended == {"other"}
 
 
 def late(found: Judge) -> None:
@@ -148,6 +245,52 @@ def nowhere(found: Judge) -> None:
     found.seen("x", "c", "", 101.0)
 
 
+def closed(found: Judge) -> None:
+    found.cordon("a", 101.0)
+    found.seen("x", "a", "", 101.5 + STALE_S)
+
+
+def deleted_node(found: Judge) -> None:
+    found.delete_node("a", 101.0)
+    found.seen("x", "a", "", 101.0 + STALE_S)
+
+
+def one_group(found: Judge) -> None:
+    for name in ("p-0", "p-1"):
+        found.seen(name, "a", "", 101.0, gpus=["g"])
+
+
+def one_device(found: Judge) -> None:
+    for name, group in (("p-0", "g"), ("p-1", "h")):
+        found.devices.tell(name, ("GPU-0",), 101.0)
+        found.seen(name, "a", "", 101.0, gpus=[group])
+
+
+def one_device_long_after_a_loss(found: Judge) -> None:
+    found.unreserve("a", "g", 101.0 - LOST_S)
+    one_device(found)
+
+
+def three_groups(found: Judge) -> None:
+    for number in range(3):
+        found.seen(f"p-{number}", "a", "", 101.0, gpus=[f"g-{number}"])
+
+
+def no_group(found: Judge) -> None:
+    found.seen("p-0", "a", "", 101.0)
+
+
+def untold(found: Judge) -> None:
+    found.seen("p-0", "a", "", 101.0, gpus=["g"])
+    found.look(101.5 + UNTOLD_S)
+    found.look(102.5 + UNTOLD_S)
+
+
+def one_claimed_device(found: Judge) -> None:
+    for name in ("c", "d"):
+        found.devices.claim(name, frozenset({("a", "dev-0")}))
+
+
 @pytest.mark.parametrize(
     ("happens", "found", "said"),
     [
@@ -159,6 +302,15 @@ def nowhere(found: Judge) -> None:
         (together, judge("x", "y", apart=True), "are to be apart"),
         (deleted, judge("x"), "deleted by somebody else"),
         (nowhere, judge("x"), "which is no node"),
+        (deleted_node, judge("x"), "which is no node"),
+        (closed, judge("x"), "to a, which is cordoned for 30 s"),
+        (one_group, sharing_judge("1/2", "3/4"), "GPU group g of a is over-packed: p-0 0.5, p-1 0.75"),
+        (one_device, sharing_judge("1/2", "3/4"), "device GPU-0 of a is over-packed: p-0 0.5, p-1 0.75"),
+        (one_device_long_after_a_loss, sharing_judge("1/2", "3/4"), "device GPU-0 of a is over-packed"),
+        (three_groups, sharing_judge("1/2", "3/4", "3/4"), "overfull with p-2: 3 GPUs"),
+        (no_group, sharing_judge("1/2"), "shares 0 GPUs instead of 1"),
+        (untold, sharing_judge("1/2"), "pod p-0 was not told its GPUs in 30 s"),
+        (one_claimed_device, judge(), "device dev-0 of a is allocated to claims c and d"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -173,7 +325,100 @@ def test_a_second_binding_is_found() -> None:
     assert bound_twice(counted(["u", "v"])) == []
 
 
-@pytest.mark.parametrize(("seconds", "grows"), [(120.0, False), (120.0, True), (600.0, False), (600.0, True)])
-def test_memory_that_grows_is_found(seconds: float, grows: bool) -> None:
-    memory = Memory([(at_s, 200.0 + at_s * (0.6 if grows else 0.0)) for at_s in range(int(seconds))])
-    assert memory.figures(seconds)[-1].verdict == ("MISSED" if grows else "ok")
+def test_what_was_asked_tells_of_second_bindings_and_of_missing_rights(tmp_path: Path) -> None:
+    user = {"username": "system:serviceaccount:kai-scheduler:scheduler"}
+
+    def entry(verb: str, code: int, **target: str) -> str:
+        content = {"user": user, "verb": verb, "objectRef": target, "responseStatus": {"code": code}}
+        return json.dumps(content | {"requestURI": "/there"}, separators=(",", ":")) + "\n"
+
+    bind = entry("create", 201, subresource="binding", uid="u")
+    path = tmp_path / "audit.log"
+    path.write_text(bind + entry("create", 409, subresource="binding", uid="u") + entry("watch", 200))
+    faults, figures = audited(path, judge())
+    assert faults == []
+    assert figures[-1].verdict == "ok"
+    with path.open("a") as file:
+        file.write(bind + entry("list", 403) + '{"unfinished')
+    faults, figures = audited(path, judge())
+    assert faults == ["the pod of uid u was bound 2 times", "forbidden: list /there"]
+    assert {figure.name: figure.value for figure in figures}["requests of all replicas"] == 4
+    assert figures[-1].verdict == "MISSED"
+
+
+def test_what_is_left_at_the_end_is_told() -> None:
+    pods = [{"metadata": {"name": f"p-{number}"}} for number in range(6)]
+    assert leftovers({"pods": [], "reservation pods": pods[:1], "claims": pods}) == [
+        "1 reservation pods left at the end: p-0",
+        "6 claims left at the end: p-0, p-1, p-2, p-3, p-4 ...",
+    ]
+
+
+def verdicts(figures: list[Figure]) -> list[str]:
+    return [figure.verdict for figure in figures if figure.target is not None]
+
+
+@pytest.mark.parametrize(("seconds", "grows"), [(120, False), (120, True), (1200, False), (1200, True)])
+def test_memory_that_grows_is_found(seconds: int, grows: bool) -> None:
+    samples = [(float(at_s), 200.0 + at_s * (0.6 if grows else 0.0)) for at_s in range(seconds)]
+    assert verdicts(memory_figures(samples, seconds)) == ["MISSED" if grows else "ok"]
+
+
+@pytest.mark.parametrize(
+    ("slower", "fuller", "found"),
+    [(1.05, 1.0, ["ok", "ok"]), (1.2, 1.0, ["MISSED", "ok"]), (1.0, 1.2, ["ok", "MISSED"])],
+)
+def test_cycles_that_take_longer_at_the_same_load_are_found(slower: float, fuller: float, found: list[str]) -> None:
+    """In the last minute of 20, with one cycle that takes far longer; cycles that bound nothing do not count."""
+
+    def line(at_s: int, late: bool, bound: int) -> Object:
+        ms = 10.0 * (slower if late else 1.0) if bound else 1e6
+        text = f"1970-01-01T00:{at_s // 60:02}:{at_s % 60:02}.000000Z"
+        return {"timestamp": text, "ms": ms + 1000.0 * (at_s % 60 == 5), "pods": 400 * (fuller if late else 1.0)} | {
+            "bound": bound
+        }
+
+    lines = [line(at_s, at_s > 1000, bound) for at_s in range(1200) for bound in (0, 3)]
+    times_ms, pods = cycles_of(lines, started=0.0)
+    assert len(times_ms) == 1200
+    assert verdicts(cycle_figures(times_ms, pods, 1200.0)) == found
+    assert verdicts(cycle_figures(times_ms, pods, 599.0)) == []
+
+
+def test_nothing_fails_in_the_minutes_that_are_compared() -> None:
+    assert [at_s for at_s in (200, 230, 290, 310, 1000, 1125, 1199) if is_quiet(at_s, 1200)] == [230, 290, 1125, 1199]
+    assert not any(is_quiet(at_s, 180) for at_s in range(180))
+
+
+def test_workloads_ask_for_everything_and_fit_together() -> None:
+    """Each demand occurs as often as it says, and all pods of a gang with one claim may be on one node."""
+    chance = random.Random(1)
+    made = [Workload(number, chance) for number in range(2000)]
+    kinds = Counter(workload.kind for workload in made)
+    assert kinds.keys() == {"bare", "gang", "job", "never"}
+    wanted = [one for workload in made for one in workload.wanted]
+    pods = [pod for workload in made for pod in workload.pods]
+    assert len(wanted) == len(pods)
+    parts = sum(one.share > 0 for one in wanted) / len(wanted)
+    asked = (DEMANDS["fraction"] + DEMANDS["memory"] + DEMANDS["two parts"]) / sum(DEMANDS.values())
+    assert parts == pytest.approx(asked, rel=0.2)
+    assert max(one.devices for one in wanted) == 2
+    claimed = [pod["spec"]["resourceClaims"][0] for pod in pods if "resourceClaims" in pod["spec"]]
+    assert {key for each in claimed for key in each} == {"name", "resourceClaimName", "resourceClaimTemplateName"}
+    users = Counter(each.get("resourceClaimName") for each in claimed)
+    shared = {name for name, count in users.items() if name and count > 1}
+    assert shared
+    apart = {each["metadata"]["name"].rpartition("-")[0] for each in pods if not_on_one_node(each)}
+    assert not {name.removesuffix("-device") for name in shared} & apart
+    assert any(claims.IMPLICIT in pod["spec"]["containers"][0]["resources"]["limits"] for pod in pods)
+
+
+def not_on_one_node(pod: Object) -> bool:
+    labels = pod["metadata"]["labels"]
+    return bool(labels["job-name"] != labels["pod"])
+
+
+def test_the_replicas_run_what_the_deployment_says() -> None:
+    found = container()
+    assert found["args"][0] == "run"
+    assert memory_limit_mb(found) > 1000
