@@ -1,9 +1,9 @@
 """Pods come and go on a real API server while faults are made at random: `make soak ARGS='--minutes 10'`.
 
 The replicas run the command of the Deployment with the account, the rights and the webhooks of manifests/, with GPU
-sharing on. First the one that leads is killed, ended by SIGTERM, and stopped past its lease, in turns. Then one leads
-until the end: its memory and its cycles are measured over ``--minutes``, beside a standby that comes and goes, and
-faults of soak_faults.py. docs/performance.md says what fails it.
+sharing on. First the API server is restarted, and the replica that leads is killed, ended by SIGTERM, and stopped past
+its lease, in turns. Then one leads until the end: its memory and its cycles are measured over ``--minutes``, beside a
+standby that comes and goes, and faults of soak_faults.py. docs/performance.md says what fails it.
 """
 
 from __future__ import annotations
@@ -111,6 +111,8 @@ def soak(bench: Bench, minutes: float, rate: float, seed: int) -> tuple[list[Fig
         pair = [replicas.start().wait_ready(), replicas.start().wait_ready()]
         soak_cluster.wait_admitted(cluster)
         load.start()
+        for kill in (True, False):
+            faults.restart_api_server(kill)
         stays = replicas.take_turns(pair, max(1, int(minutes / TURNS_MINUTES)))
         figures = stay(faults, stays, load, minutes)
         load.stop_coming()

@@ -25,7 +25,7 @@ from kai_sched.api import names
 from tests.cluster import claims, sharing
 from tests.cluster.client import MERGE, Object, collection, path_to
 from tests.cluster.soak_devices import Device
-from tests.cluster.soak_judge import Judge, Wanted
+from tests.cluster.soak_judge import Followed, Judge, Wanted
 from tests.cluster.soak_workloads import Workload
 
 T = TypeVar("T")
@@ -193,9 +193,7 @@ class Load:
         if workload.kind == "never":
             await asyncio.sleep(NEVER_S)
         else:
-            # One that is late has been told of: what comes after it is still worth knowing.
-            due = lambda one: one is not None and one.bound_s is None and not one.is_late and not one.leaves  # noqa: E731
-            while any(map(due, map(self.judge.pods.get, pods))):  # noqa: ASYNC110
+            while any(map(_is_awaited, map(self.judge.pods.get, pods))):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
             ends_s = time.monotonic() + workload.life_s
             while time.monotonic() < ends_s and workload.name not in self.judge.ended:  # noqa: ASYNC110
@@ -212,8 +210,7 @@ class Load:
     async def _until_gone(self, pods: list[str]) -> None:
         """The watch tells of their end, if late after a restart of the API server."""
         ends_s = time.monotonic() + PATIENCE_S
-        there = lambda name: (one := self.judge.pods.get(name)) is not None and not one.is_gone  # noqa: E731
-        while any(map(there, pods)):
+        while not all(self.judge.pods[name].is_gone for name in pods):
             assert time.monotonic() < ends_s, f"the watch does not tell of the end of {pods}"
             await asyncio.sleep(0.2)
 
@@ -359,6 +356,11 @@ class Load:
         while True:
             await asyncio.sleep(LOOK_S)
             self.judge.look(time.monotonic())
+
+
+def _is_awaited(pod: Followed | None) -> bool:
+    """Whether it still has to be bound. One that is late has been told of: what comes after it is worth knowing."""
+    return pod is not None and pod.bound_s is None and not pod.is_late and not pod.leaves
 
 
 def _claim(content: msgspec.Raw) -> tuple[str, frozenset[Device]]:

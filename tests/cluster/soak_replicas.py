@@ -137,6 +137,8 @@ class Replicas:
     def take_turns(self, pair: list[Operator], rounds: int) -> Operator:
         """The leader of two replicas ends in each way, so many times; returns a third, which leads from now on."""
         for how in [how for _ in range(rounds) for how in self._chance.sample(HOW, len(HOW))]:
+            # One that could not renew its lease while the API server was away has ended.
+            pair = [one if one.process.exit_code is None else self.start().wait_ready() for one in pair]
             leading = self.leader(pair)
             time.sleep(self._chance.uniform(*BOUND_BEFORE_S))
             pair = [one for one in pair if one is not leading]
