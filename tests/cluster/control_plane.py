@@ -269,8 +269,10 @@ class ControlPlane:
             trust = str(authority) if authority else None
             try:
                 with urllib3.PoolManager(ca_certs=trust, retries=False, timeout=5.0) as pool:
-                    return pool.request("GET", url, headers=headers).status == 200
+                    answer = pool.request("GET", url, headers=headers)
             except urllib3.exceptions.HTTPError:
                 return False
+            assert answer.status == 200, answer.data.decode(errors="replace")
+            return True
 
         self.processes[name].wait_until(ready, f"{name} being ready", START_S)

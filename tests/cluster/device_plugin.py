@@ -6,7 +6,6 @@ kwok lets pods run, but knows of no devices. A node has as many devices as GPUs;
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -56,10 +55,10 @@ class DevicePlugin:
         waiting = [pod for pod in self._reservations() if not device_of(pod) and pod["status"].get("phase") != "Failed"]
         if not waiting:
             return
-        free = self._free()
+        free = {name: self._free(name) for name in {pod["spec"]["nodeName"] for pod in waiting}}
         for pod in waiting:
             node = pod["spec"]["nodeName"]
-            if node in self.mute or node not in free or pod["metadata"].get("deletionTimestamp"):
+            if node in self.mute or pod["metadata"].get("deletionTimestamp"):
                 continue
             try:
                 if free[node]:
@@ -75,26 +74,23 @@ class DevicePlugin:
     def _reservations(self) -> Iterator[Object]:
         return (pod for pod in self.client.list("Pod", NAMESPACE) if pod["spec"].get("nodeName"))
 
-    def _free(self) -> dict[str, list[str]]:
-        """By node: the devices that no pod has. Whole-GPU pods have the last ones."""
-        whole: dict[str, int] = defaultdict(int)
-        taken: dict[str, set[str]] = defaultdict(set)
-        for pod in self.client.list("Pod"):
-            node = pod["spec"].get("nodeName")
-            if not node or pod["status"].get("phase") in ("Succeeded", "Failed"):
+    def _free(self, node: str) -> list[str]:
+        """The devices of the node that no pod has. Whole-GPU pods have the last ones."""
+        found = self.client.find("Node", node)
+        if found is None:
+            return []
+        whole, taken = 0, set()
+        for pod in self.client.list("Pod", query=f"fieldSelector=spec.nodeName%3D{node}"):
+            if pod["status"].get("phase") in ("Succeeded", "Failed"):
                 continue
             if pod["metadata"]["namespace"] == NAMESPACE:
-                taken[node].add(device_of(pod))
+                taken.add(device_of(pod))
             else:
                 limits = pod["spec"]["containers"][0].get("resources", {}).get("limits", {})
-                whole[node] += int(limits.get(GPU, 0))
-        found = {}
-        for node in self.client.list("Node"):
-            name = node["metadata"]["name"]
-            devices = [f"GPU-{name}-{n}" for n in range(int(node["status"]["allocatable"].get(GPU, 0)))]
-            left = [device for device in devices if device not in taken[name]]
-            found[name] = left[: len(left) - whole[name]] if whole[name] else left
-        return found
+                whole += int(limits.get(GPU, 0))
+        devices = [f"GPU-{node}-{n}" for n in range(int(found["status"]["allocatable"].get(GPU, 0)))]
+        left = [device for device in devices if device not in taken]
+        return left[: len(left) - whole] if whole else left
 
 
 def device_of(pod: Object) -> str:

@@ -56,7 +56,8 @@ class RandomFaults:
         chance: random.Random,
     ) -> None:
         self.made: Counter[str] = Counter()
-        self.outage_s = 0.0  # the longest time without an API server
+        self.outages: list[tuple[float, float]] = []  # of the API server, in seconds since the epoch
+        self.outage_s = 0.0  # the longest of these
         self._cluster, self._plane, self._proxy, self._load = cluster, plane, proxy, load
         self._judge = load.judge
         self.replicas = replicas
@@ -99,9 +100,11 @@ class RandomFaults:
 
     def restart_api_server(self, kill: bool) -> None:
         """Kill or end it, and start it again."""
-        started_s = time.monotonic()
+        started = time.time()
         self._plane.restart_apiserver(kill=kill)
-        self.outage_s = max(self.outage_s, time.monotonic() - started_s)
+        ended = time.time()
+        self.outages.append((started, ended))
+        self.outage_s = max(self.outage_s, ended - started)
         self.made["API server killed" if kill else "API server restarted"] += 1
 
     def _restart(self) -> str:

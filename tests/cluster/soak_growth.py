@@ -98,7 +98,7 @@ class MemorySamples:
 
     def _follow(self) -> None:
         started_s = time.monotonic()
-        with suppress(OSError):  # it has ended
+        with suppress(OSError, AssertionError):  # it has ended
             while self._replica.process.exit_code is None:
                 self.samples.append((time.monotonic() - started_s, self._replica.rss_mb))
                 time.sleep(1.0)

@@ -38,7 +38,7 @@ NEVER_S = 5.0  # so long those stay for which there is no room
 LOOK_S = 0.25
 # For a request: the API server is restarted within, and lets go of the connection to webhooks that stand still.
 PATIENCE_S = 120.0
-RETRY_S = 0.5
+RETRY_S, RETRY_MAX_S = 0.5, 4.0
 NAMESPACE = "default"
 
 
@@ -102,10 +102,10 @@ class Load:
         """Begin."""
         self._thread.start()
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether it goes on."""
-        return self._thread.is_alive()
+    def check(self) -> None:
+        """Raise what ended it, if something did."""
+        if self.failure is not None:
+            raise self.failure
 
     def ask(self, function: Callable[[], T]) -> T:
         """What the function returns on the loop's thread, which is the judge's."""
@@ -119,8 +119,7 @@ class Load:
     def wait_gone(self, timeout_s: float) -> None:
         """Return once all workloads have gone. Raises AssertionError at the deadline, and what ended it."""
         self._thread.join(timeout_s)
-        if self.failure is not None:
-            raise self.failure
+        self.check()
         assert not self._thread.is_alive(), f"{self._under_way} pods are still there"
 
     def stop_coming(self) -> None:
@@ -238,7 +237,7 @@ class Load:
     ) -> Object:
         """The answer, once there is one. ``there``: where the object is that an earlier attempt may have created."""
         ends_s = time.monotonic() + PATIENCE_S
-        tried = False
+        tried = 0
         while True:
             status, content = await self._attempt(method, path, body)
             if status == 409 and there and tried:
@@ -248,9 +247,9 @@ class Load:
             if not is_passing or time.monotonic() > ends_s:
                 assert 200 <= status < 300 or (gone and status == 404), f"{method} {path}: {status} {content}"
                 return content
-            tried = True
             self.again[str(status) if status else "no answer"] += 1
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(min(RETRY_S * 2**tried, RETRY_MAX_S))
+            tried += 1
 
     async def _attempt(self, method: str, path: str, body: object) -> tuple[int, Object]:
         """Status and content of the answer; status 0 where there is none."""

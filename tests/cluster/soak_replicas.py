@@ -106,6 +106,10 @@ class Replicas:
         if code != 0:
             self.faults.append(f"{replica.process.name} ended with {code} after SIGTERM:\n{replica.process.tail(5)}")
 
+    def revive(self, pair: list[Operator]) -> list[Operator]:
+        """As the kubelet does where one has ended: it could not renew its lease while the API server was away."""
+        return [one if one.process.exit_code is None else self.start().wait_ready() for one in pair]
+
     def end_all(self) -> None:
         """End those that run, whatever their state."""
         for replica in self.started:
@@ -137,8 +141,6 @@ class Replicas:
     def take_turns(self, pair: list[Operator], rounds: int) -> Operator:
         """The leader of two replicas ends in each way, so many times; returns a third, which leads from now on."""
         for how in [how for _ in range(rounds) for how in self._chance.sample(HOW, len(HOW))]:
-            # One that could not renew its lease while the API server was away has ended.
-            pair = [one if one.process.exit_code is None else self.start().wait_ready() for one in pair]
             leading = self.leader(pair)
             time.sleep(self._chance.uniform(*BOUND_BEFORE_S))
             pair = [one for one in pair if one is not leading]

@@ -23,21 +23,25 @@ from tests.cluster.soak_workloads import DEMANDS, Workload
 def test_what_was_asked_tells_of_second_bindings_and_of_missing_rights(tmp_path: Path) -> None:
     user = {"username": "system:serviceaccount:kai-scheduler:scheduler"}
 
-    def entry(verb: str, code: int, **target: str) -> str:
+    def entry(verb: str, code: int, second: int = 0, **target: str) -> str:
         content = {"user": user, "verb": verb, "objectRef": target, "responseStatus": {"code": code}}
-        return json.dumps(content | {"requestURI": "/there"}, separators=(",", ":")) + "\n"
+        more = {"requestURI": "/there", "requestReceivedTimestamp": f"1970-01-01T00:01:{second:02}.5Z"}
+        return json.dumps(content | more, separators=(",", ":")) + "\n"
 
     bind = entry("create", 201, subresource="binding", uid="u")
     path = tmp_path / "audit.log"
     path.write_text(bind + entry("create", 409, subresource="binding", uid="u") + entry("watch", 200))
-    faults, figures = audited(path, Judge({}, 10.0, 20.0))
+    outages = [(62.0, 70.0)]
+    with path.open("a") as file:
+        file.write(entry("list", 403, second=19))  # it has just started
+    faults, figures = audited(path, Judge({}, 10.0, 20.0), outages)
     assert faults == []
     assert figures[-1].verdict == "ok"
     with path.open("a") as file:
-        file.write(bind + entry("list", 403) + '{"unfinished')
-    faults, figures = audited(path, Judge({}, 10.0, 20.0))
+        file.write(bind + entry("list", 403, second=25) + '{"unfinished')
+    faults, figures = audited(path, Judge({}, 10.0, 20.0), outages)
     assert faults == ["the pod of uid u was bound 2 times", "forbidden: list /there"]
-    assert {figure.name: figure.value for figure in figures}["requests of all replicas"] == 4
+    assert {figure.name: figure.value for figure in figures}["requests of all replicas"] == 5
     assert figures[-1].verdict == "MISSED"
 
 
