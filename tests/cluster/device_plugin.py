@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 
 import urllib3
 
@@ -46,8 +45,13 @@ class DevicePlugin:
     def _run(self) -> None:
         try:
             while not self._ended.wait(self._poll_s):
-                with suppress(urllib3.exceptions.HTTPError):
+                try:
                     self._look()
+                except urllib3.exceptions.HTTPError:
+                    continue
+                except Refused as refused:
+                    if refused.status < 500:
+                        raise
         except BaseException as failure:
             self.failure = failure
 
@@ -58,11 +62,12 @@ class DevicePlugin:
         free = {name: self._free(name) for name in {pod["spec"]["nodeName"] for pod in waiting}}
         for pod in waiting:
             node = pod["spec"]["nodeName"]
-            if node in self.mute or pod["metadata"].get("deletionTimestamp"):
+            devices = free[node]
+            if node in self.mute or devices is None or pod["metadata"].get("deletionTimestamp"):
                 continue
             try:
-                if free[node]:
-                    note = {names.RESERVED_DEVICE_ANNOTATION: free[node].pop(0)}
+                if devices:
+                    note = {names.RESERVED_DEVICE_ANNOTATION: devices.pop(0)}
                     self.client.patch("Pod", pod["metadata"]["name"], {"metadata": {"annotations": note}}, NAMESPACE)
                 else:
                     path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}/status"
@@ -74,11 +79,11 @@ class DevicePlugin:
     def _reservations(self) -> Iterator[Object]:
         return (pod for pod in self.client.list("Pod", NAMESPACE) if pod["spec"].get("nodeName"))
 
-    def _free(self, node: str) -> list[str]:
-        """The devices of the node that no pod has. Whole-GPU pods have the last ones."""
+    def _free(self, node: str) -> list[str] | None:
+        """The devices of the node that no pod has; None where the node is gone. Whole-GPU pods have the last ones."""
         found = self.client.find("Node", node)
         if found is None:
-            return []
+            return None
         whole, taken = 0, set()
         for pod in self.client.list("Pod", query=f"fieldSelector=spec.nodeName%3D{node}"):
             if pod["status"].get("phase") in ("Succeeded", "Failed"):
