@@ -129,7 +129,7 @@ class Judge:
         self._cordoned.pop(name, None)
 
     def unreserve(self, node: str, group: str, now_s: float) -> None:
-        """We are about to delete the reservation pod of a GPU: pods may have to leave it."""
+        """The reservation pod of a GPU is deleted, not by the scheduler: pods may have to leave it."""
         self._unreserved.add((node, group))
         self.devices.lose(node, now_s)
 

@@ -13,7 +13,7 @@ import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -24,6 +24,7 @@ import msgspec
 from kai_sched.api import names
 from tests.cluster import claims, sharing
 from tests.cluster.client import MERGE, Object, collection, path_to
+from tests.cluster.device_plugin import NAMESPACE as RESERVATIONS
 from tests.cluster.soak_devices import Device
 from tests.cluster.soak_judge import Followed, Judge, Wanted
 from tests.cluster.soak_workloads import Workload
@@ -48,6 +49,8 @@ class _Meta(msgspec.Struct):
     resourceVersion: str = ""  # noqa: N815 - as on the wire
     annotations: dict[str, str] = {}
     labels: dict[str, str] = {}
+    uid: str = ""
+    deletionTimestamp: str | None = None  # noqa: N815 - as on the wire
 
 
 class _Spec(msgspec.Struct):
@@ -95,6 +98,7 @@ class Load:
         self._chance = random.Random(seed)
         self._enough = threading.Event()
         self._under_way = 0
+        self._reserved: dict[str, Device] = {}  # node and GPU group, by uid of each reservation pod that stays
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run_loop, name="load", daemon=True)
 
@@ -301,12 +305,32 @@ class Load:
         # Those that are gone first: somebody else may have their room by now.
         for name in [name for name, pod in self.judge.pods.items() if pod.made_s < asked_s and name not in there]:
             self.judge.gone(name)
+        self._lose(self._reserved.keys() - {pod.metadata.uid for pod in found})
         for item in items:
             self._seen_pod("MODIFIED", item)
+
+    def _seen_reservation(self, event: str, pod: _Pod) -> None:
+        """One that goes without having been told to is lost: the simulated kubelets delete pods by their name alone.
+
+        So they may hit the next one of that name.
+        """
+        meta = pod.metadata
+        if event == "DELETED":
+            self._lose(self._reserved.keys() & {meta.uid})
+        elif meta.deletionTimestamp:
+            self._reserved.pop(meta.uid, None)
+        else:
+            self._reserved[meta.uid] = pod.spec.nodeName, meta.labels.get(names.GPU_GROUP_LABEL, "")
+
+    def _lose(self, uids: Iterable[str]) -> None:
+        for uid in list(uids):
+            self.judge.unreserve(*self._reserved.pop(uid), time.monotonic())
 
     def _seen_pod(self, event: str, content: msgspec.Raw) -> None:
         pod = _decode_pod(content)
         meta = pod.metadata
+        if meta.namespace == RESERVATIONS:
+            self._seen_reservation(event, pod)
         if meta.namespace != NAMESPACE:
             return
         if event == "DELETED":

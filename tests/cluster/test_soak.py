@@ -171,6 +171,23 @@ def test_watches_of_load_tell_the_judge_of_shared_gpus_and_claims() -> None:
     ]
 
 
+@pytest.mark.parametrize("told", [False, True])
+def test_a_reservation_that_was_told_to_go_is_not_lost(told: bool) -> None:
+    """Pods of a GPU whose reservation was lost may have to leave; those of another one may not."""
+    found = sharing_judge("1/2")
+    load = Load("https://127.0.0.1", "", Path(), found, 1.0, 1)
+    meta: Object = {"name": "r", "namespace": "kai-resource-reservation", "uid": "u"}
+    meta["labels"] = {names.GPU_GROUP_LABEL: "g"}
+    content = {"metadata": meta, "spec": {"nodeName": "a"}}
+    load._seen_pod("ADDED", raw(content))
+    if told:
+        load._seen_pod("MODIFIED", raw(content | {"metadata": meta | {"deletionTimestamp": "2026-01-01T00:00:00Z"}}))
+    load._seen_pod("DELETED", raw(content))
+    found.seen("p-0", "a", "", 101.0, gpus=["g"])
+    found.gone("p-0")
+    assert found.fault_count == told
+
+
 def test_claims_that_are_listed_anew_take_the_place_of_all() -> None:
     devices = Judge(NODES, 10.0, 20.0).devices
     faults: list[str] = []
