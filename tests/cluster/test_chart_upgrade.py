@@ -66,6 +66,7 @@ def test_no_pod_ends_and_no_queue_is_lost(release: Release, cluster: Cluster, tm
     cluster.add_queues("team")
     cluster.add_nodes(2, gpus=8)
     before = start_gang(cluster, "first")
+    wait_until(lambda: cluster.find("Queue", "default-queue"), "the default queues", 60.0)
     queues = {queue["metadata"]["name"] for queue in cluster.list("Queue")}
     assert {"team", "org", "default-queue"} <= queues
     columns_of_old = columns(cluster)
@@ -95,8 +96,8 @@ def test_no_pod_ends_and_no_queue_is_lost(release: Release, cluster: Cluster, tm
     with DevicePlugin(cluster):
         cluster.create(sharing.pod("half"))
         cluster.wait_bound(["half"])
-        (reservation,) = wait_until(lambda: sharing.reservations(cluster), "its reservation")
-    wait_until(lambda: "half" in running(cluster), "it running")
+        (reservation,) = wait_until(lambda: sharing.reservations(cluster), "its reservation", 60.0)
+    wait_until(lambda: "half" in running(cluster), "it running", 60.0)
     every = start_gang(cluster, "fourth")
     assert before.items() <= every.items()
 
