@@ -175,7 +175,7 @@ def recorded_world(desk: Desk) -> World:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not condition():  # noqa: ASYNC110 - conditions are of any kind
             await asyncio.sleep(0.002)
 
