@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+import msgspec
 
 from kai_sched.api import names
 from kai_sched.api.legal import name_fault
+from kai_sched.files import yaml_input
 from kai_sched.files.errors import BrokenInput
 from kai_sched.model.read.kinds import OPERATOR_CONFIG, QUEUE, SHARD
 
@@ -38,6 +39,8 @@ class SettingsFolder:
 
 def read_settings_folder(path: str) -> SettingsFolder:
     """Read the YAML files of the folder, but for hidden ones. Raises BrokenInput with file and field, and OSError."""
+    if not Path(path).is_dir():
+        raise BrokenInput(f"--settings-folder {path}: no such folder: make it, or correct the path")
     found: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}
     for file in sorted(Path(path).iterdir()):
         if file.name.startswith(".") or file.suffix not in SUFFIXES:
@@ -57,11 +60,10 @@ def read_settings_folder(path: str) -> SettingsFolder:
 def _documents(file: Path) -> Iterator[tuple[str, Any]]:
     """Each document of the file that holds something, with its position."""
     try:
-        for number, content in enumerate(yaml.load_all(file.read_bytes(), yaml.CSafeLoader), 1):
-            if content is not None:
-                yield f"{file}, document {number}", content
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BrokenInput(f"{file}: no YAML: {' '.join(str(error).split())}") from None
+        for number, content in enumerate(yaml_input.documents(file.read_bytes(), lambda _share: None), 1):
+            yield f"{file}, document {number}", msgspec.json.decode(content)
+    except BrokenInput as error:
+        raise BrokenInput(f"{file}: no YAML: {error}") from None
 
 
 def _identity(position: str, content: Any) -> tuple[str, str]:

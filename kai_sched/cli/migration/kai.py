@@ -18,7 +18,8 @@ from kai_sched.cli.migration.found import (
     part,
     place_of,
 )
-from kai_sched.cli.migration.products import KAI, Product, minor, products, versions_text
+from kai_sched.cli.migration.product_findings import installed_finding, parts_of
+from kai_sched.cli.migration.products import KAI, Product, minor, versions_text
 from kai_sched.model.config import Config
 from kai_sched.model.field_errors import FieldError, Warn, decode_part
 from kai_sched.model.problems import some_of
@@ -34,8 +35,7 @@ _wire = msgspec.json.Decoder(core.CustomObject)
 def kai_findings(found: FoundObjects) -> list[Finding]:
     """What there is of KAI Scheduler, and what changes. Empty where there is nothing."""
     result: list[Finding] = []
-    parts = [each for each in products(found) if each.name == KAI]
-    if parts:
+    if parts := parts_of(found, KAI):
         result += _parts(parts)
     if not found.live:  # else the checks of the cluster say it
         for each in found.of(names.KAI_GROUP, "Config"):
@@ -58,11 +58,10 @@ def kai_findings(found: FoundObjects) -> list[Finding]:
 
 def _parts(parts: list[Product]) -> list[Finding]:
     versions = {minor(each.version) for each in parts if each.version}
-    text = f"{versions_text(parts)} in {count(len(parts), 'Deployment')}: {some_of([one.deployment for one in parts])}"
     operators = [each for each in parts if each.deployment.endswith("/kai-operator")]
     first = operators or parts
     remedy = f"before kai-sched starts, scale them to 0 replicas, {first[0].deployment} first: see {PAGE}"
-    result = [Finding(Gravity.WARNING, f"{KAI}: installed", text, remedy)]
+    result = [installed_finding(parts, remedy)]
     if any(not OLDEST <= version <= NEWEST for version in versions):
         text = f"{versions_text(parts)} is outside of v0.12 to v0.18, for which {PAGE} was written"
         result.append(Finding(Gravity.WARNING, f"{KAI}: version", text, "upgrade KAI Scheduler first"))

@@ -26,7 +26,8 @@ _NAMES: Mapping[str, re.Pattern[str]] = {
     VOLCANO: re.compile(r"volcano-(scheduler|controllers|admission|agent)(-.*)?"),
     YUNIKORN: re.compile(r"yunikorn-(scheduler|admission-controller)(-.*)?"),
 }
-_VERSION = re.compile(r"v?(\d+\.\d+\.\d+(?:-[\w.]+)?)")
+# Bounded, as whoever may make a Deployment chooses them.
+_VERSION = re.compile(r"v?(?<!\d)(\d{1,9}\.\d{1,9}\.\d{1,9}(?:-[\w.]{1,40})?)")
 _VERSION_LABELS = ("app.kubernetes.io/version", "helm.sh/chart")
 UNKNOWN = "unknown version"
 

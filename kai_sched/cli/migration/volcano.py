@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from kai_sched.cli.finding import Finding, Gravity
 from kai_sched.cli.migration.found import (
-    SCHEDULERS,
     VOLCANO_JOBS,
     VOLCANO_QUEUES,
     FoundObjects,
@@ -15,8 +14,8 @@ from kai_sched.cli.migration.found import (
     name_of,
     part,
 )
-from kai_sched.cli.migration.kueue import webhook_findings
-from kai_sched.cli.migration.products import VOLCANO, products, versions_text
+from kai_sched.cli.migration.product_findings import installed_finding, parts_of, pod_findings, webhook_findings
+from kai_sched.cli.migration.products import VOLCANO
 from kai_sched.model.problems import some_of
 
 PAGE = "docs/from-volcano.md"
@@ -35,13 +34,9 @@ _NO_MEANING = ("affinity", "extendClusters", "type")
 def volcano_findings(found: FoundObjects) -> list[Finding]:
     """What there is of Volcano, and what changes. Empty where there is nothing."""
     result: list[Finding] = []
-    parts = [each for each in products(found) if each.name == VOLCANO]
-    if parts:
-        text = (
-            f"{versions_text(parts)} in {count(len(parts), 'Deployment')}: {some_of([one.deployment for one in parts])}"
-        )
+    if parts := parts_of(found, VOLCANO):
         remedy = f"both may run beside each other, on nodes of their own: follow {PAGE}"
-        result.append(Finding(Gravity.WARNING, f"{VOLCANO}: installed", text, remedy))
+        result.append(installed_finding(parts, remedy))
     if queues := found.of(VOLCANO_QUEUES, "Queue"):
         text = f"{count(len(queues), 'queue')} ({some_of(sorted(map(name_of, queues)))})"
         result.append(Finding(Gravity.WARNING, f"{VOLCANO}: queues", text, f"write them as Queues by {PAGE}"))
@@ -56,16 +51,6 @@ def volcano_findings(found: FoundObjects) -> list[Finding]:
         result.append(Finding(Gravity.OK, f"{VOLCANO}: groups", text))
     result += pod_findings(found, VOLCANO, PAGE)
     return result + webhook_findings(found, VOLCANO, "volcano-")
-
-
-def pod_findings(found: FoundObjects, product: str, page: str) -> list[Finding]:
-    """Pods that name the scheduler of the product."""
-    pods = found.pods_of(SCHEDULERS[product])
-    if not pods:
-        return []
-    text = f"{count(len(pods), 'pod')} with schedulerName {SCHEDULERS[product]}: kai-sched leaves them alone"
-    remedy = f"those that run may end; workloads get schedulerName kai-scheduler and a queue: {page}"
-    return [Finding(Gravity.WARNING, f"{product}: pods", text, remedy)]
 
 
 def _queue(manifest: Manifest) -> list[Finding]:

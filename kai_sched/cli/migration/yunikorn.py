@@ -9,9 +9,8 @@ import msgspec
 
 from kai_sched.cli.finding import Finding, Gravity
 from kai_sched.cli.migration.found import FoundObjects, Manifest, count, part, place_of, texts
-from kai_sched.cli.migration.kueue import webhook_findings
-from kai_sched.cli.migration.products import YUNIKORN, products, versions_text
-from kai_sched.cli.migration.volcano import pod_findings
+from kai_sched.cli.migration.product_findings import installed_finding, parts_of, pod_findings, webhook_findings
+from kai_sched.cli.migration.products import YUNIKORN
 from kai_sched.files import yaml_input
 from kai_sched.files.errors import BrokenInput
 from kai_sched.model.problems import some_of
@@ -27,13 +26,9 @@ _NO_MEANING = ("adminacl", "submitacl", "limits", "maxapplications", "childtempl
 def yunikorn_findings(found: FoundObjects) -> list[Finding]:
     """What there is of YuniKorn, and what changes. Empty where there is nothing."""
     result: list[Finding] = []
-    parts = [each for each in products(found) if each.name == YUNIKORN]
-    if parts:
-        text = (
-            f"{versions_text(parts)} in {count(len(parts), 'Deployment')}: {some_of([one.deployment for one in parts])}"
-        )
+    if parts := parts_of(found, YUNIKORN):
         remedy = f"its admission controller gives pods its own schedulerName: stop it first, and follow {PAGE}"
-        result.append(Finding(Gravity.WARNING, f"{YUNIKORN}: installed", text, remedy))
+        result.append(installed_finding(parts, remedy))
     for each in found.of("", "ConfigMap"):
         result += _config_map(each)
     gangs = [each for each in found.of("", "Pod") if TASK_GROUPS in texts(each, "metadata", "annotations")]

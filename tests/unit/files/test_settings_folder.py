@@ -42,3 +42,8 @@ def test_what_a_folder_may_not_hold_is_named(tmp_path: Path, text: str, said: st
         read_settings_folder(str(tmp_path))
     assert said in str(refused.value)
     assert str(tmp_path / "a.yaml") in str(refused.value)
+
+
+def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BrokenInput, match=f"--settings-folder {tmp_path}/no: no such folder"):
+        read_settings_folder(str(tmp_path / "no"))
