@@ -15,9 +15,12 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 from flit_core import buildapi
+
+from kai_sched.solver.jit import folders
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "build" / "kernels"
@@ -54,8 +57,8 @@ def build_wheel(target: Path) -> Path:
         plain = buildapi.build_wheel(folder)
         _run("unpack", "--dest", folder, f"{folder}/{plain}")
         (unpacked,) = (path for path in Path(folder).iterdir() if path.is_dir())
-        newest = max(KERNELS.iterdir(), key=lambda path: (path / "complete").stat().st_mtime_ns)
-        shutil.copytree(newest, unpacked / "kai_sched" / "compiled" / newest.name)
+        kernels = folders.cache_key(folders.ANY_CPU)
+        shutil.copytree(KERNELS / kernels, unpacked / "kai_sched" / "compiled" / kernels)
         (information,) = unpacked.glob("*.dist-info")
         _rewrite(information / "METADATA", _metadata)
         _rewrite(information / "WHEEL", _tags)
@@ -92,8 +95,8 @@ def _tags(text: str) -> str:
     return ours.rstrip("\n") + "\n" + "".join(tags)
 
 
-def _rewrite(path: Path, change: object) -> None:
-    path.write_text(change(path.read_text()))  # type: ignore[operator]
+def _rewrite(path: Path, change: Callable[[str], str]) -> None:
+    path.write_text(change(path.read_text()))
 
 
 def _run(*words: str) -> None:

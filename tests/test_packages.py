@@ -19,6 +19,7 @@ from zipfile import ZipFile
 import pytest
 
 from kai_sched import __version__
+from kai_sched.solver.jit import folders
 from tests.cluster import objects
 from tests.image.container import COUNT_COMPILED
 from tests.tree import ROOT
@@ -114,9 +115,31 @@ def test_the_same_sources_make_the_same_wheel(wheel: Path, tmp_path: Path, monke
     module = packaging_module("wheel")
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", module.commit_time())
-    again = module.build_wheel(tmp_path)
-    assert again.name == wheel.name
-    assert again.read_bytes() == wheel.read_bytes()
+    targets = tmp_path / "one", tmp_path / "two"
+    for target in targets:
+        target.mkdir()
+    one, two = map(module.build_wheel, targets)
+    assert one.name == two.name == wheel.name
+    assert one.read_bytes() == two.read_bytes()
+
+
+@pytest.mark.usefixtures("wheel")
+def test_kernels_of_other_sources_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though they were compiled last."""
+    module = packaging_module("wheel")
+    monkeypatch.chdir(ROOT)
+    kernels = tmp_path / "kernels"
+    own = folders.cache_key(folders.ANY_CPU)
+    shutil.copytree(module.KERNELS / own, kernels / own)
+    other = kernels / ("0" * len(own))
+    other.mkdir()
+    (other / folders.MARK).touch()
+    monkeypatch.setattr(module, "KERNELS", kernels)
+    target = tmp_path / "dist"
+    target.mkdir()
+    with ZipFile(module.build_wheel(target)) as archive:
+        brought = {Path(name).parts[2] for name in archive.namelist() if name.startswith("kai_sched/compiled/")}
+    assert brought == {own}
 
 
 def test_the_offline_half_answers_in_a_clean_environment_and_compiles_nothing(venv: Path, home: dict[str, str]) -> None:
