@@ -7,12 +7,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import HealthCheck, example, given, note, settings
 from hypothesis import strategies as st
 
 from kai_sched.cli.migration.convert import convert_kueue
+from kai_sched.cli.migration.kueue_objects import (
+    FairSharing,
+    FlavorAmounts,
+    KueueMeta,
+    KueueObject,
+    KueueSpec,
+    ResourceAmounts,
+    ResourceGroup,
+)
 from kai_sched.cli.migration.takeover import takeover_of_files
 from tests.properties.hostile_values import BY_KIND, DIGITS, encode, shown, wrong_types
 from tests.tree import ROOT
@@ -47,11 +57,28 @@ def put(node: Any, path: Place, value: Any) -> None:
     node[path[-1]] = value
 
 
+# What earlier versions call the queue above, which the example does not show.
+OLD_FIELDS = [
+    {
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "kind": kind,
+        "metadata": {"name": f"old-{field}"},
+        "spec": {field: "above"},
+    }
+    for kind, field in (("ClusterQueue", "cohort"), ("Cohort", "parent"), ("Cohort", "parentName"))
+]
 WORLDS = {name: objects(name) for name in ("kai", "kueue", "volcano", "yunikorn")}
+WORLDS["kueue"] += OLD_FIELDS
 PLACES = [
     (name, number, path) for name, found in WORLDS.items() for number, each in enumerate(found) for path in paths(each)
 ]
 FIRST_DEPLOYMENT = next(number for number, each in enumerate(WORLDS["kai"]) if each["kind"] == "Deployment")
+
+
+def test_every_field_of_kueue_that_is_read_is_changed() -> None:
+    structs = (KueueObject, KueueMeta, KueueSpec, ResourceGroup, FlavorAmounts, ResourceAmounts, FairSharing)
+    read = {one.encode_name for each in structs for one in msgspec.structs.fields(each)}
+    assert read - {path[-1] for name, _, path in PLACES if name == "kueue"} == set()
 
 
 @FIXTURES
