@@ -101,7 +101,8 @@ class RandomFaults:
     def restart_api_server(self, kill: bool) -> None:
         """Kill or end it, and start it again."""
         started = time.time()
-        self._plane.restart_apiserver(kill=kill)
+        with self._load.clock.outage():
+            self._plane.restart_apiserver(kill=kill)
         ended = time.time()
         self.outages.append((started, ended))
         self.outage_s = max(self.outage_s, ended - started)
@@ -119,7 +120,7 @@ class RandomFaults:
             return "node opened"
         name = self._some_node()
         self._cluster.patch("Node", name, {"spec": {"unschedulable": True}})
-        self._load.ask(lambda: self._judge.cordon(name, time.monotonic()))
+        self._load.ask(lambda: self._judge.cordon(name, self._load.clock.now_s()))
         self._cordoned.append(name)
         return "node cordoned"
 
@@ -131,7 +132,7 @@ class RandomFaults:
         name = self._some_node()
         if is_of_devices(name) and sum(map(is_of_devices, self._away)) >= DEVICES_AWAY_MAX:
             return ""
-        self._load.ask(lambda: self._judge.delete_node(name, time.monotonic()))
+        self._load.ask(lambda: self._judge.delete_node(name, self._load.clock.now_s()))
         remove_node(self._cluster, name)
         self._away.append(name)
         return "node deleted"
@@ -161,7 +162,7 @@ class RandomFaults:
         pod = self._chance.choice(found)
         meta, node = pod["metadata"], pod["spec"]["nodeName"]
         group = meta["labels"][names.GPU_GROUP_LABEL]
-        self._load.ask(lambda: self._judge.unreserve(node, group, time.monotonic()))
+        self._load.ask(lambda: self._judge.unreserve(node, group, self._load.clock.now_s()))
         self._cluster.delete("Pod", meta["name"], meta["namespace"], grace_s=self._chance.choice((None, 0)))
         return "reservation pod deleted"
 

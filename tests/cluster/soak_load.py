@@ -25,6 +25,7 @@ from kai_sched.api import names
 from tests.cluster import claims, sharing
 from tests.cluster.client import MERGE, Object, collection, path_to
 from tests.cluster.device_plugin import NAMESPACE as RESERVATIONS
+from tests.cluster.soak_clock import ServedClock
 from tests.cluster.soak_devices import Device
 from tests.cluster.soak_judge import Followed, Judge, Wanted
 from tests.cluster.soak_workloads import Workload
@@ -90,6 +91,7 @@ class Load:
 
     def __init__(self, server: str, token: str, authority: Path, judge: Judge, rate: float, seed: int) -> None:
         self.judge = judge
+        self.clock = ServedClock()  # the judge's
         self.failure: BaseException | None = None
         self.coming_s = 0.0  # how long pods came
         self.again: Counter[str] = Counter()
@@ -219,7 +221,7 @@ class Load:
 
     async def _make(self, pod: Object, wanted: Wanted) -> None:
         await self._create(pod)
-        self.judge.make(wanted, time.monotonic())
+        self.judge.make(wanted, self.clock.now_s())
 
     async def _create(self, content: Object) -> Object:
         path = path_to(content["kind"], content["metadata"]["name"])
@@ -282,7 +284,7 @@ class Load:
         while True:
             try:
                 if not version:
-                    asked_s = time.monotonic()
+                    asked_s = self.clock.now_s()
                     found = _decode_list(await self._get(path.rstrip("?&")))
                     listed(found.items, asked_s)
                     version = found.metadata.resourceVersion
@@ -324,7 +326,7 @@ class Load:
 
     def _lose(self, uids: Iterable[str]) -> None:
         for uid in list(uids):
-            self.judge.unreserve(*self._reserved.pop(uid), time.monotonic())
+            self.judge.unreserve(*self._reserved.pop(uid), self.clock.now_s())
 
     def _seen_pod(self, event: str, content: msgspec.Raw) -> None:
         pod = _decode_pod(content)
@@ -340,7 +342,7 @@ class Load:
         # The simulated kubelets let the pods of Jobs succeed as soon as they run.
         ended = pod.status.phase in ("Succeeded", "Failed")
         gpus = sharing.groups_of({"metadata": {"labels": meta.labels}})
-        self.judge.seen(meta.name, pod.spec.nodeName, group, time.monotonic(), ended, gpus)
+        self.judge.seen(meta.name, pod.spec.nodeName, group, self.clock.now_s(), ended, gpus)
 
     def _listed_claims(self, items: list[msgspec.Raw], _: float) -> None:
         self.judge.devices.claims_listed(dict(_claim(item) for item in items))
@@ -359,7 +361,7 @@ class Load:
         told = (found.get("data") or {}).get(names.VISIBLE_DEVICES_ENV, "")
         if owners and not found["metadata"]["name"].endswith("-evar"):  # which says the same
             devices = () if event == "DELETED" else tuple(filter(None, told.split(",")))
-            self.judge.devices.tell(owners[0]["name"], devices, time.monotonic())
+            self.judge.devices.tell(owners[0]["name"], devices, self.clock.now_s())
 
     async def _get(self, path: str) -> bytes:
         async with self._session.get(path) as answer:
@@ -378,7 +380,7 @@ class Load:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            self.judge.look(time.monotonic())
+            self.judge.look(self.clock.now_s())
 
 
 def _is_awaited(pod: Followed | None) -> bool:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kai_sched.api import names
 from tests.cluster import claims
 from tests.cluster.client import Object
+from tests.cluster.soak_clock import ServedClock
 from tests.cluster.soak_devices import LOST_S, UNTOLD_S
 from tests.cluster.soak_judge import STALE_S, Judge, Wanted, bound_twice, counted
 from tests.cluster.soak_load import Load
@@ -221,6 +222,15 @@ def test_what_a_fault_of_ours_ends_is_asked_for_no_more() -> None:
     well.seen("soon", "b", "", 100.0 + STALE_S)
     assert well.faults == []
     assert well.ended == {"other"}
+
+
+def test_the_clock_stands_still_while_there_is_no_api_server() -> None:
+    times = iter([100.0, 101.0, 131.0, 132.0])
+    clock = ServedClock(lambda: next(times))
+    assert clock.now_s() == 100.0
+    with clock.outage():
+        assert (clock.now_s(), clock.now_s()) == (101.0, 101.0)
+    assert clock.now_s() == 102.0
 
 
 def late(found: Judge) -> None:
