@@ -85,7 +85,7 @@ def test_a_config_file_that_cannot_be_used_is_named(
 
 def test_a_settings_folder_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(RunArguments(RunOptions(), settings_folder=str(tmp_path / "missing"))) == 2
-    assert "No such file or directory" in capsys.readouterr().err
+    assert "missing: no such folder" in capsys.readouterr().err
     (tmp_path / "a.yaml").write_text("{kind: Pod}")
     assert run(RunArguments(RunOptions(), settings_folder=str(tmp_path))) == 2
     assert f"error: {tmp_path / 'a.yaml'}, document 1: kind: " in capsys.readouterr().err
