@@ -11,6 +11,7 @@ import pytest
 import structlog
 import uvloop
 
+from kai_sched.model.garbage import collector_paused
 from kai_sched.telemetry.loop_time import LoopTimes, MeasuredLoop
 
 LONG_S = 0.08
@@ -70,7 +71,8 @@ def measured(work: Coroutine[Any, Any, None]) -> MeasuredLoop:
         assert isinstance(loop, MeasuredLoop)
         return loop
 
-    return uvloop.run(run(), loop_factory=MeasuredLoop)
+    with collector_paused():  # what other tests left behind takes long to look through
+        return uvloop.run(run(), loop_factory=MeasuredLoop)
 
 
 @pytest.mark.parametrize(
