@@ -33,7 +33,7 @@ from kai_sched.model.checks import QUEUE_FIELD, limited, problems_of
 from kai_sched.model.config import Config
 from kai_sched.model.field_errors import FieldError, shown
 from kai_sched.model.garbage import collector_paused
-from kai_sched.model.objects import Usage
+from kai_sched.model.objects import UsedShares
 from kai_sched.model.problems import Problem
 from kai_sched.model.read.kinds import KINDS, OPERATOR_CONFIG, POD, SHARD, VERSIONS, Kind, Reader, check_unread
 from kai_sched.model.store import Store
@@ -84,7 +84,7 @@ class SimulationCase:
     now_ns: int | None = None
     seconds_between_cycles: float = 1.0
     keeps_terminating: frozenset[str] = frozenset()
-    usage: Mapping[str, Usage] = field(default_factory=dict)
+    usage: Mapping[str, UsedShares] = field(default_factory=dict)
     sources: Mapping[str, FilePosition] = field(default_factory=dict)
     now_source: TimeSource = TimeSource.CLOCK
     dump: DumpInfo | None = None

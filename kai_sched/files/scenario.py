@@ -11,13 +11,13 @@ import msgspec
 from kai_sched.api import core, names
 from kai_sched.model.config import BUILT_IN_PLUGINS, Config
 from kai_sched.model.field_errors import FieldError, Warn, decode_part
-from kai_sched.model.objects import Object, Phase, Pod, Queue, Usage
+from kai_sched.model.objects import Object, Phase, Pod, Queue, UsedShares
 from kai_sched.model.read.config import check_actions, config_from_file
 from kai_sched.model.read.meta import time_ns
 
 SCENARIO = (names.SCENARIO_VERSION, "Scenario")
 CYCLES_MAX = 10_000
-USED = ("cpu", "memory", names.NVIDIA_GPU)  # resources, as ``Usage`` has them
+USED = ("cpu", "memory", names.NVIDIA_GPU)  # resources, as ``UsedShares`` has them
 SPAN_MAX_S = 10 * 365 * 86_400.0
 
 # The config of scenarios, unless their schedulerConfig overrides it.
@@ -56,11 +56,11 @@ class Scenario:
     now_ns: int | None
     seconds_between_cycles: float
     keeps_terminating: frozenset[str]  # names of pod groups
-    usage: Mapping[str, Usage]  # by queue
+    usage: Mapping[str, UsedShares]  # by queue
     objects: tuple[bytes, ...]
 
 
-def as_meant(found: Object, usage: Mapping[str, Usage]) -> Object:
+def as_meant(found: Object, usage: Mapping[str, UsedShares]) -> Object:
     """The object as scenario files mean it: a pending pod is not placed, even if it names a node.
 
     In a cluster, a pod with a node is bound; scenario files name the expected node. Queues have a past.
@@ -75,13 +75,13 @@ def as_meant(found: Object, usage: Mapping[str, Usage]) -> Object:
 _document = msgspec.json.Decoder(Document)
 
 
-def _usage(shares: Mapping[str, float], field: str) -> Usage:
+def _usage(shares: Mapping[str, float], field: str) -> UsedShares:
     for resource, share in shares.items():
         if resource not in USED:
             raise FieldError(f"{field}.{resource}", f"no usage of it counts: give {', '.join(USED)}")
         if not 0 <= share < math.inf:
             raise FieldError(f"{field}.{resource}", f"{share:g} is no part of the cluster: give 0 or more")
-    return Usage(*(shares.get(resource, 0.0) for resource in USED))
+    return UsedShares(*(shares.get(resource, 0.0) for resource in USED))
 
 
 def read_scenario(raw: bytes, warn: Warn) -> Scenario:

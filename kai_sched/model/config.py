@@ -113,6 +113,29 @@ class ScalingSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class UsageSettings:
+    """Where the past usage of queues is from, and how it counts (semantics 2.7, API 1.7).
+
+    Attributes
+    ----------
+    source
+        Whose accounts: "internal" for those that the scheduler keeps itself; "" for none, so that the past does not
+        count.
+    window_s
+        How far back it counts, in seconds.
+    half_life_s
+        After which time it counts half, in seconds; 0: all of the window counts the same.
+    interval_s
+        How often it is looked at, in seconds: divisions change by time alone.
+    """
+
+    source: str = ""
+    window_s: float = 7 * 86_400.0
+    half_life_s: float = 0.0
+    interval_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """Settings of one scheduler. Names and defaults follow the original's flags and config file (API 1.7, 10.1).
 
@@ -128,6 +151,7 @@ class Config:
     node_pool: str = ""  # --partition-label-value
     reservation: ReservationSettings = ReservationSettings()
     scaling: ScalingSettings = ScalingSettings()
+    usage: UsageSettings = UsageSettings()
     gpu_sharing: bool = True  # whether pods that ask for a part of a GPU get one
     # Whether the annotations of a pod on a node hold a device only where a reservation pod proves it, as in a cluster,
     # where tenants write them. Elsewhere the input is believed (semantics 8.2).

@@ -41,7 +41,7 @@ class Share:
     weight: float = 0.0
 
 
-class Usage(NamedTuple):
+class UsedShares(NamedTuple):
     """Which parts of the cluster's CPU, memory and GPUs were a queue's over the time that counts (semantics 2.7)."""
 
     cpu: float = 0.0
@@ -49,7 +49,7 @@ class Usage(NamedTuple):
     gpu: float = 0.0
 
 
-NO_USAGE = Usage()
+NOTHING_USED = UsedShares()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Queue:
     preempt_min_runtime_s: float | None = None
     reclaim_min_runtime_s: float | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    usage: Usage = NO_USAGE
+    usage: UsedShares = NOTHING_USED
 
     @property
     def key(self) -> str:

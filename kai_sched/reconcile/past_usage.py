@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from kai_sched.model.objects import Usage
+from kai_sched.model.objects import UsedShares
 
 Amounts = tuple[float, float, float]  # CPU, memory, GPUs
 
@@ -43,11 +43,11 @@ class _WrittenSpan(msgspec.Struct):
     held: dict[str, Amounts]
 
 
-class _Written(msgspec.Struct):
+class _WrittenAccounts(msgspec.Struct):
     spans: list[_WrittenSpan]
 
 
-_decode = msgspec.json.Decoder(_Written).decode
+_decode = msgspec.json.Decoder(_WrittenAccounts).decode
 
 
 class PastUsage:
@@ -88,7 +88,7 @@ class PastUsage:
         for number in [number for number in self._spans if number < self._oldest(now_s)]:
             del self._spans[number]
 
-    def usage(self, now_s: float) -> dict[str, Usage]:
+    def usage(self, now_s: float) -> dict[str, UsedShares]:
         """What part of the cluster each queue had that had any, as of the last ``advance``."""
         capacity = [0.0, 0.0, 0.0]
         held: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
@@ -98,7 +98,7 @@ class PastUsage:
             for queue, amounts in span.held.items():
                 _add_to(held[queue], amounts, weight)
         return {
-            queue: Usage(
+            queue: UsedShares(
                 *(amount / whole if whole > 0 else 0.0 for amount, whole in zip(amounts, capacity, strict=True))
             )
             for queue, amounts in held.items()
@@ -118,7 +118,7 @@ class PastUsage:
             )
             for number, span in sorted(self._spans.items())
         ]
-        return gzip.compress(msgspec.json.encode(_Written(spans)), mtime=0)
+        return gzip.compress(msgspec.json.encode(_WrittenAccounts(spans)), mtime=0)
 
     def restore(self, data: bytes, now_s: float) -> None:
         """Add what ``encode`` wrote down, maybe with another window. Raises ValueError for anything else."""

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from kai_sched.model.objects import Queue
 from kai_sched.model.store import Cluster
 from kai_sched.plan import reasons
-from kai_sched.plan.result import CycleResult, QueueState
+from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, QueueState
 
 MILLI = 1000.0  # a core in millicores
 GIGABYTE = 1e9
@@ -88,6 +88,9 @@ class QueueMetrics(Collector):
         for word, place, unit in _RESOURCES:
             limits = ((q, _scaled((q.cpu, q.memory, q.gpu)[place].limit, unit)) for q in every)
             yield self._family(f"queue_limit_{word}", f"Limit on {word}, -1 for unlimited", limits)
+        for place, word in enumerate(QUEUE_RESOURCES):
+            used = ((q, q.usage[place]) for q in every)
+            yield self._family(f"queue_{word}_usage", f"What part of the {word} was the queue's in the past", used)
         # A queue that the last cycle left out, as its parent is missing, has a quota, but no share.
         known = [(queues[state.name], state) for state in states if state.name in queues]
         for word, place, unit in _RESOURCES:

@@ -18,6 +18,7 @@ from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS, SATURATION, VICTIM
 from kai_sched.model.field_errors import QUOTED_MAX, FieldError, Warn, shown
 from kai_sched.model.read.custom import parse_part
 from kai_sched.model.read.sharing_settings import with_memory_reserve, with_sharing
+from kai_sched.model.read.usage_settings import with_usage
 from kai_sched.model.times import parse_duration
 
 if TYPE_CHECKING:
@@ -102,12 +103,10 @@ def config_from_file(document: Mapping[str, Any], base: Config, warn: Warn) -> C
         except ValueError as error:
             raise FieldError("victims", str(error)) from None
     config = with_memory_reserve(file.gpu_memory_reserve, "gpuMemoryReserve", config)
-    for name, part in (
-        ("usageDBConfig", file.usage_db_config),
-        ("scenarioSearchBudgets", file.scenario_search_budgets),
-    ):
-        if part is not None:
-            warn(name, "not used by this version")
+    if file.usage_db_config is not None:
+        config = with_usage(file.usage_db_config, "usageDBConfig", config, warn)
+    if file.scenario_search_budgets is not None:
+        warn("scenarioSearchBudgets", "not used by this version")
     return config
 
 
@@ -197,12 +196,10 @@ def config_from_shard(raw: bytes, base: Config, warn: Warn) -> Config:
         queue_depth=_depths(spec.queue_depth_per_action or {}, actions, "spec.queueDepthPerAction"),
         node_pool=spec.partition_label_value or base.node_pool,
     )
-    for name, part in (
-        ("usageDBConfig", spec.usage_db_config),
-        ("scenarioSearchBudgets", spec.scenario_search_budgets),
-    ):
-        if part is not None:
-            warn(f"spec.{name}", "not used by this version")
+    if spec.usage_db_config is not None:
+        config = with_usage(spec.usage_db_config, "spec.usageDBConfig", config, warn)
+    if spec.scenario_search_budgets is not None:
+        warn("spec.scenarioSearchBudgets", "not used by this version")
     return _with_flags(spec.args or {}, config)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kai_sched.model.config import ACTIONS, BUILT_IN_PLUGINS, OPERATOR_PLUGINS, Config
+from kai_sched.model.config import ACTIONS, BUILT_IN_PLUGINS, OPERATOR_PLUGINS, Config, UsageSettings
 from kai_sched.model.field_errors import FieldError
 from kai_sched.model.read.config import config_from_file, config_from_operator, config_from_shard, parse_actions
 from tests.unit.model.reading import Findings
@@ -97,7 +97,7 @@ class TestFile:
             "tiers[0].plugins[1].argumnets",
             "tiers[0].plugins[0].name",
             "tiers[0].plugins[1]",
-            "usageDBConfig",
+            "usageDBConfig.clientType",
         ]
 
     @pytest.mark.parametrize(
@@ -242,3 +242,47 @@ def test_arguments_that_a_plugin_does_not_have_are_told(plugin: str, argument: s
     assert found == [(f"tiers[0].plugins[0].arguments.{argument}", f"unknown argument, ignored: {words}")]
     _, found = told(config_from_shard, {"plugins": {plugin: {"arguments": {argument: "3"}}}}, Config())
     assert found == [(f"spec.plugins.{plugin}.arguments.{argument}", f"unknown argument, ignored: {words}")]
+
+
+class TestUsage:
+    def test_the_accounts_of_the_scheduler(self) -> None:
+        parameters = {"windowSize": "2d", "halfLifePeriod": "12h", "fetchInterval": "30s"}
+        spec = {"usageDBConfig": {"clientType": "internal", "usageParams": parameters}}
+        config, found = told(config_from_shard, spec, Config())
+        assert config.usage == UsageSettings("internal", 2 * 86_400.0, 43_200.0, 30.0)
+        assert found == []
+        config, found = told(config_from_shard, {"usageDBConfig": {"clientType": "internal"}}, Config())
+        assert config.usage == UsageSettings("internal", 7 * 86_400.0, 0.0, 60.0)
+        assert Config().usage.source == ""
+
+    def test_what_is_not_used_is_told(self) -> None:
+        usage = {"clientType": "internal", "connectionString": "http://p", "usageParams": {"windowType": "cron"}}
+        config, found = told(config_from_file, {"usageDBConfig": usage}, Config())
+        assert config.usage.source == "internal"
+        assert [field for field, _ in found] == [
+            "usageDBConfig.connectionString",
+            "usageDBConfig.usageParams.windowType",
+        ]
+        parameters = {"cronString": "0 0 * * 0", "extraParams": {"queryResolution": "1m"}}
+        _, found = told(
+            config_from_shard, {"usageDBConfig": {"clientType": "internal", "usageParams": parameters}}, Config()
+        )
+        assert [field for field, _ in found] == [
+            "spec.usageDBConfig.usageParams.cronString",
+            "spec.usageDBConfig.usageParams.extraParams",
+        ]
+
+    @pytest.mark.parametrize(
+        ("usage", "field"),
+        [
+            ({"clientType": "influx"}, "clientType"),
+            ({"clientType": "internal", "usageParams": {"windowSize": "week"}}, "usageParams.windowSize"),
+            ({"clientType": "internal", "usageParams": {"windowSize": "1s"}}, "usageParams.windowSize"),
+            ({"clientType": "internal", "usageParams": {"fetchInterval": "1ms"}}, "usageParams.fetchInterval"),
+            ({"clientType": "internal", "usageParams": {"halfLifePeriod": "x"}}, "usageParams.halfLifePeriod"),
+        ],
+    )
+    def test_bad_values_name_the_field(self, usage: dict[str, Any], field: str) -> None:
+        with pytest.raises(FieldError) as caught:
+            told(config_from_shard, {"usageDBConfig": usage}, Config())
+        assert caught.value.field == f"spec.usageDBConfig.{field}"
