@@ -1,5 +1,5 @@
-"""The past usage of queues in a running scheduler (semantics 2.7): sampled from cycles, kept in a ConfigMap through
-restarts and changes of the leader, and shown to the next cycles. ``reconcile.past_usage`` adds it up.
+"""The past usage of queues in a running scheduler (semantics 2.7): sampled from cycles, added up
+(``reconcile.past_usage``), and kept in a ConfigMap through restarts; or asked of a Prometheus.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from kai_sched.api import core
 from kai_sched.cluster.client import MERGE, Api, ApiFailure
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import object_path
+from kai_sched.cluster.usage_database import UsageFailure, usage_of_queues
 from kai_sched.model.config import Config, UsageSettings, in_pool
 from kai_sched.model.objects import NOTHING_USED, Node, Queue, UsedShares
 from kai_sched.model.store import Cluster
@@ -95,6 +96,7 @@ class UsageAccounts:
         self._is_ready = False
         self._is_restored = False
         self._problem = ""
+        self._fetched_at = clock.monotonic()
         self._lock = asyncio.Lock()  # what is written down in a thread does not change meanwhile
 
     def is_ready(self) -> bool:
@@ -131,21 +133,43 @@ class UsageAccounts:
                 await self.sample()
                 if self._clock.monotonic() - shown_at >= self._settings.interval_s:
                     shown_at = self._clock.monotonic()
-                    await self.save()
+                    await (self.fetch() if self._settings.database else self.save())
             except Exception as error:
                 FAULTS.note("usage", "accounts", error)
 
     async def load(self) -> None:
-        """Begin with what an earlier leader wrote down; after WAIT_S without it."""
+        """Begin with what an earlier leader wrote down, or with what the database says; after a while without it."""
         self._begin(self._config().usage)
-        ends = self._clock.monotonic() + WAIT_S
-        while self._accounts is not None and not await self._restore(self._accounts):
+        database = self._settings.database
+        ends = self._clock.monotonic() + (database.wait_s if database else WAIT_S)
+        while not await self._knows():
             if self._clock.monotonic() >= ends:
                 break
             await asyncio.sleep(RETRY_S)
         self._show()
         self._is_ready = True
         self._ready()
+
+    async def _knows(self) -> bool:
+        if self._settings.database:
+            return await self.fetch()
+        return self._accounts is None or await self._restore(self._accounts)
+
+    async def fetch(self) -> bool:
+        """Ask the database; whether it answered. What it said before goes on to count otherwise."""
+        settings, database = self._settings, self._settings.database
+        assert database is not None
+        try:
+            usage = await usage_of_queues(settings, database, self._now_s())
+        except UsageFailure as failure:
+            age_s = self._clock.monotonic() - self._fetched_at
+            if self._problem != str(failure) or age_s > database.stale_s:
+                log.warning("usage.not_fetched", problem=str(failure), age_s=round(age_s))
+            self._problem = str(failure)
+            return False
+        self._problem, self._fetched_at = "", self._clock.monotonic()
+        self._count(usage)
+        return True
 
     async def save(self) -> None:
         """Write down what is known. A failure is logged, and the next time is soon."""
@@ -194,7 +218,7 @@ class UsageAccounts:
 
     def _begin(self, settings: UsageSettings) -> None:
         before, self._settings = self._accounts, settings
-        if not settings.source:
+        if not settings.source or settings.database:
             self._accounts, self._usage, self._is_restored = None, {}, False
             return
         self._accounts = PastUsage(settings.window_s, settings.half_life_s)
@@ -210,7 +234,7 @@ class UsageAccounts:
         settings = self._config().usage
         if settings != self._settings:
             self._begin(settings)
-            await self._save()
+            await (self.fetch() if settings.database else self._save())
             self._request()
         newest = self._newest
         if self._accounts is None or newest is None:
@@ -225,7 +249,9 @@ class UsageAccounts:
             return
         now_s = self._now_s()
         self._accounts.advance(now_s)
-        usage = self._accounts.usage(now_s)
+        self._count(self._accounts.usage(now_s, self._settings.since_s(now_s)))
+
+    def _count(self, usage: Mapping[str, UsedShares]) -> None:
         if usage != self._usage:
             self._usage = usage
             self._request()

@@ -88,12 +88,16 @@ class PastUsage:
         for number in [number for number in self._spans if number < self._oldest(now_s)]:
             del self._spans[number]
 
-    def usage(self, now_s: float) -> dict[str, UsedShares]:
-        """What part of the cluster each queue had that had any, as of the last ``advance``."""
+    def usage(self, now_s: float, since_s: float = -math.inf) -> dict[str, UsedShares]:
+        """What part of the cluster each queue had that had any, as of the last ``advance``.
+
+        ``since_s``: what was before that does not count, though it is in the window.
+        """
+        since_s = max(since_s, now_s - self._whole_s)
         capacity = [0.0, 0.0, 0.0]
         held: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
         for number, span in sorted(self._spans.items()):
-            weight = self._weight(number, now_s)
+            weight = self._weight(number, now_s, since_s)
             _add_to(capacity, span.capacity, weight)
             for queue, amounts in span.held.items():
                 _add_to(held[queue], amounts, weight)
@@ -153,12 +157,12 @@ class PastUsage:
         """The number of the oldest span that reaches into the window."""
         return math.floor((now_s - self._whole_s) / self._span_s)
 
-    def _weight(self, number: int, now_s: float) -> float:
-        """How much the span counts: as far as it is in the window, and by its age."""
+    def _weight(self, number: int, now_s: float, since_s: float) -> float:
+        """How much the span counts: as far as it is after that time, and by its age."""
         start_s, end_s = number * self._span_s, min(now_s, (number + 1) * self._span_s)
         if end_s <= start_s:
             return 1.0
-        inside = (end_s - max(start_s, now_s - self._whole_s)) / (end_s - start_s)
+        inside = (end_s - max(start_s, since_s)) / (end_s - start_s)
         age_s = now_s - (start_s + end_s) / 2
         return max(0.0, inside) * (0.5 ** (age_s / self._half_life_s) if self._half_life_s > 0 else 1.0)
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 
 from tests.cluster import objects
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import StartOperator
 from tests.cluster.operator_process import Operator
 from tests.cluster.processes import wait_until
+from tests.cluster.prometheus import Prometheus
 from tests.tree import ROOT
 
+TOOLS = ("prometheus",)
 CONFIG_MAP = "kai-scheduler-usage"
 SHARD = ROOT / "examples" / "past-usage" / "shard.yaml"
 SOONER = {"windowSize": "1h", "halfLifePeriod": "0s", "fetchInterval": "1s"}
@@ -32,6 +35,46 @@ def bound_pods(cluster: Cluster, prefix: str) -> list[str]:
     """The names of the pods that begin so and have a node."""
     pods = [pod for pod in cluster.list("Pod") if pod["spec"].get("nodeName")]
     return [name for name in (pod["metadata"]["name"] for pod in pods) if name.startswith(prefix)]
+
+
+def test_a_prometheus_says_what_was_used(
+    cluster: Cluster, operator: StartOperator, system_namespace: str, tmp_path: Path
+) -> None:
+    """Of 8 GPUs one queue has had 6 for the minute that counts, or for as much of it as Prometheus has seen."""
+    assert system_namespace
+    replica = operator("--no-default-queues")
+    prometheus = Prometheus(tmp_path, f"127.0.0.1:{replica.port}")
+    try:
+        cluster.add_nodes(1, gpus=8)
+        cluster.add_queues("early", "late", quota=0)
+        cluster.create_all(objects.gang("early", 6, "early", preemptibility="preemptible"))
+        cluster.wait_bound([f"early-{number}" for number in range(6)])
+        prometheus.value('kai_queue_allocated_gpus{queue_name="early"} == 6')
+        extra = {"queryResolution": "1s", "gpuCapacityMetric": "vector(8)"}
+        extra |= {"cpuCapacityMetric": "vector(1000)", "memoryCapacityMetric": "vector(1e12)"}
+        usage = {
+            "clientType": "prometheus",
+            "connectionString": f"http://127.0.0.1:{prometheus.port}",
+            "usageParams": {"windowSize": "1m", "fetchInterval": "1s", "extraParams": extra},
+        }
+        shard = {"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard", "metadata": {"name": "default"}}
+        cluster.create_all([{**shard, "spec": {"usageDBConfig": usage}}])
+        wait_until(lambda: of_queue(replica, "kai_queue_gpu_usage", "early") > 0.2, "the usage being fetched", 90.0)
+        assert of_queue(replica, "kai_queue_gpu_usage", "late") == 0.0
+        assert replica.logs("usage.not_fetched") == []
+        # With a half-life what is newer counts more.
+        before = of_queue(replica, "kai_queue_gpu_usage", "early")
+        halved = {"usageParams": {"halfLifePeriod": "10s"}}
+        cluster.patch("SchedulingShard", "default", {"spec": {"usageDBConfig": halved}})
+        wait_until(
+            lambda: of_queue(replica, "kai_queue_gpu_usage", "early") > before + 0.1, "that it counts more", 60.0
+        )
+        # It goes on with what it knows while the database is away, and says so.
+        prometheus.process.end()
+        wait_until(lambda: replica.logs("usage.not_fetched"), "the failure being told", 60.0)
+        assert of_queue(replica, "kai_queue_gpu_usage", "early") > before
+    finally:
+        prometheus.process.end()
 
 
 def test_the_past_counts_and_the_next_leader_knows_it(

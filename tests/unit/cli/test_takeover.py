@@ -46,7 +46,7 @@ class TestFiles:
             "kai-scheduler/kai-operator, kai-scheduler/binder: before kai-sched starts, scale them to 0 replicas, "
             "kai-scheduler/kai-operator first"
         )
-        told_of = "warning: KAI Scheduler: SchedulingShard a100: spec.usageDBConfig.clientType: prometheus is not used"
+        told_of = "warning: KAI Scheduler: SchedulingShard a100: spec.usageDBConfig.connectionString: missing"
         assert any(line.startswith(told_of) for line in lines)
         assert any("--shard a100 --partition-label-value a100" in line for line in lines)
         assert "ok: KAI Scheduler: queues: 1 queue: read as they are" in lines

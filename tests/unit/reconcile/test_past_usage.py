@@ -126,6 +126,16 @@ def test_another_window_takes_over_what_is_known() -> None:
     assert gpu_usage(shorter, START + 4 * DAY) == {"a": pytest.approx(1 / 3, abs=0.01)}
 
 
+def test_what_was_before_a_time_does_not_count() -> None:
+    """As with windows that follow each other."""
+    accounts = PastUsage(WINDOW)
+    accounts.hold(START, {"a": gpus(8)}, gpus(8))
+    accounts.hold(START + DAY, {"b": gpus(8)}, gpus(8))
+    accounts.advance(START + 2 * DAY)
+    shares = accounts.usage(START + 2 * DAY, START + DAY)
+    assert {queue: usage.gpu for queue, usage in shares.items()} == {"b": 1.0}
+
+
 @pytest.mark.parametrize("data", [b"", b"{}", b"\x1f\x8b", b"\x1f\x8b\x08\x00" + b"\x00" * 30])
 def test_what_is_damaged_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="no accounts"):

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kai_sched.model.config import ACTIONS, BUILT_IN_PLUGINS, OPERATOR_PLUGINS, Config, UsageSettings
+from kai_sched.model.config import ACTIONS, BUILT_IN_PLUGINS, OPERATOR_PLUGINS, Config, UsageDatabase, UsageSettings
 from kai_sched.model.field_errors import FieldError
 from kai_sched.model.read.config import config_from_file, config_from_operator, config_from_shard, parse_actions
 from tests.unit.model.reading import Findings
@@ -97,7 +97,7 @@ class TestFile:
             "tiers[0].plugins[1].argumnets",
             "tiers[0].plugins[0].name",
             "tiers[0].plugins[1]",
-            "usageDBConfig.clientType",
+            "usageDBConfig.connectionString",
         ]
 
     @pytest.mark.parametrize(
@@ -256,26 +256,55 @@ class TestUsage:
         assert Config().usage.source == ""
 
     def test_what_is_not_used_is_told(self) -> None:
-        usage = {"clientType": "internal", "connectionString": "http://p", "usageParams": {"windowType": "cron"}}
+        parameters = {"windowType": "cron", "extraParams": {"queryResolution": "1m"}, "waitTimeout": "1s"}
+        usage = {"clientType": "internal", "connectionString": "http://p", "usageParams": parameters}
         config, found = told(config_from_file, {"usageDBConfig": usage}, Config())
         assert config.usage.source == "internal"
-        assert [field for field, _ in found] == [
-            "usageDBConfig.connectionString",
-            "usageDBConfig.usageParams.windowType",
+        assert [field.removeprefix("usageDBConfig.") for field, _ in found] == [
+            "usageParams.windowType",
+            "connectionString",
+            "usageParams.waitTimeout",
+            "usageParams.extraParams",
         ]
-        parameters = {"cronString": "0 0 * * 0", "extraParams": {"queryResolution": "1m"}}
-        _, found = told(
-            config_from_shard, {"usageDBConfig": {"clientType": "internal", "usageParams": parameters}}, Config()
-        )
-        assert [field for field, _ in found] == [
-            "spec.usageDBConfig.usageParams.cronString",
-            "spec.usageDBConfig.usageParams.extraParams",
-        ]
+        config, found = told(config_from_file, {"usageDBConfig": {"clientType": "fake"}}, Config())
+        assert (config.usage.source, [field for field, _ in found]) == ("", ["usageDBConfig.clientType"])
+
+    def test_windows_that_follow_each_other(self) -> None:
+        start = {"windowType": "tumbling", "windowSize": "1d", "tumblingWindowStartTime": "1970-01-01T06:00:00Z"}
+        spec = {"usageDBConfig": {"clientType": "internal", "usageParams": start}}
+        usage = told(config_from_shard, spec, Config())[0].usage
+        assert [usage.since_s(hours * 3600.0) / 3600 for hours in (6, 29, 30, 31, 5)] == [6, 6, 30, 30, -18]
+        assert UsageSettings("internal", 60.0).since_s(100.0) == 40.0
+
+    def test_a_database(self) -> None:
+        extra = {"queryResolution": "30s", "usageQueryTimeout": "2s", "gpuCapacityMetric": "vector(8)", "nonsense": "1"}
+        parameters = {"stalenessPeriod": "2m", "waitTimeout": "5s", "extraParams": extra}
+        usage = {"clientType": "prometheus", "connectionString": "http://p:9090/", "usageParams": parameters}
+        config, found = told(config_from_shard, {"usageDBConfig": usage}, Config())
+        database = config.usage.database
+        assert database is not None
+        assert (database.url, database.capacity[2]) == ("http://p:9090", "vector(8)")
+        assert database.capacity[:2] == UsageDatabase().capacity[:2]
+        assert (database.resolution_s, database.timeout_s, database.stale_s, database.wait_s) == (30.0, 2.0, 120.0, 5.0)
+        assert [field for field, _ in found] == ["spec.usageDBConfig.usageParams.extraParams.nonsense"]
 
     @pytest.mark.parametrize(
         ("usage", "field"),
         [
             ({"clientType": "influx"}, "clientType"),
+            ({"clientType": "prometheus", "connectionString": "p:9090"}, "connectionString"),
+            (
+                {"clientType": "internal", "usageParams": {"windowType": "tumbling"}},
+                "usageParams.tumblingWindowStartTime",
+            ),
+            (
+                {
+                    "clientType": "prometheus",
+                    "connectionString": "http://p",
+                    "usageParams": {"extraParams": {"queryResolution": "x"}},
+                },
+                "usageParams.extraParams.queryResolution",
+            ),
             ({"clientType": "internal", "usageParams": {"windowSize": "week"}}, "usageParams.windowSize"),
             ({"clientType": "internal", "usageParams": {"windowSize": "1s"}}, "usageParams.windowSize"),
             ({"clientType": "internal", "usageParams": {"fetchInterval": "1ms"}}, "usageParams.fetchInterval"),
