@@ -203,6 +203,8 @@ class Config:
     reservation: ReservationSettings = ReservationSettings()
     scaling: ScalingSettings = ScalingSettings()
     usage: UsageSettings = UsageSettings()
+    # Labels of queues that their metrics have: the key, what the metric calls it, and the value of queues without it.
+    queue_metric_labels: tuple[tuple[str, str, str], ...] = ()
     gpu_sharing: bool = True  # whether pods that ask for a part of a GPU get one
     # Whether the annotations of a pod on a node hold a device only where a reservation pod proves it, as in a cluster,
     # where tenants write them. Elsewhere the input is believed (semantics 8.2).

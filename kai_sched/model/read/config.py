@@ -7,6 +7,7 @@ Each function imports the models that it reads: most inputs have no such object,
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,8 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "nodeplacement": ("gpu", "cpu"),
 }
 
+_METRIC_LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
+_QUEUE_LABELS = frozenset({"queue_name", "queue_metadata_name", "queue_display_name"})
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
@@ -167,8 +170,36 @@ def config_from_operator(raw: bytes, base: Config, warn: Warn) -> Config:
             node_pool_label=shared.node_pool_label_key or base.node_pool_label,
         )
     base = with_sharing(spec, base, warn)
+    if spec.queue_controller is not None:
+        base = _with_queue_metrics(spec.queue_controller, base, warn)
     grouper = spec.pod_grouper.args if spec.pod_grouper else None
     return base if grouper is None else _with_grouper(grouper, base)
+
+
+def _with_queue_metrics(args: operator.QueueController, base: Config, warn: Warn) -> Config:
+    field = "spec.queueController"
+    names = _pairs(args.queue_label_to_metric_label, f"{field}.queueLabelToMetricLabel")
+    defaults = _pairs(args.queue_label_to_default_metric_value, f"{field}.queueLabelToDefaultMetricValue")
+    labels: list[tuple[str, str, str]] = []
+    for key, name in sorted(names.items()):
+        if not _METRIC_LABEL.fullmatch(name) or name in _QUEUE_LABELS or name in {other for _, other, _ in labels}:
+            text = f"{shown(name)} is no label of its own: use letters, digits and _, another one than that of others"
+            warn(f"{field}.queueLabelToMetricLabel", text)
+            continue
+        labels.append((key, name, defaults.get(key, "")))
+    return replace(base, queue_metric_labels=tuple(labels))
+
+
+def _pairs(text: str | None, field: str) -> dict[str, str]:
+    """What "a=b,c=d" says; of two for the same key the last one. Raises FieldError."""
+    found: dict[str, str] = {}
+    for part in (text or "").split(","):
+        key, equals, value = part.strip().partition("=")
+        if part.strip() and not (key and equals):
+            raise FieldError(field, f"{shown(part)} is no pair: write it as key=value,key=value")
+        if key:
+            found[key.strip()] = value.strip()
+    return found
 
 
 def _with_grouper(args: operator.PodGrouperArgs, base: Config) -> Config:

@@ -244,6 +244,28 @@ def test_arguments_that_a_plugin_does_not_have_are_told(plugin: str, argument: s
     assert found == [(f"spec.plugins.{plugin}.arguments.{argument}", f"unknown argument, ignored: {words}")]
 
 
+class TestQueueMetrics:
+    def test_labels_of_queues(self) -> None:
+        controller = {
+            "queueLabelToMetricLabel": "team=team_name, cost-center=cost_center,team=owner",
+            "queueLabelToDefaultMetricValue": "team=none",
+        }
+        config, found = told(config_from_operator, {"queueController": controller}, Config())
+        assert config.queue_metric_labels == (("cost-center", "cost_center", ""), ("team", "owner", "none"))
+        assert found == []
+
+    @pytest.mark.parametrize("pairs", ["a=queue_name", "a=__a", "a=0a", "a=", "a=x,b=x"])
+    def test_names_that_a_metric_cannot_have(self, pairs: str) -> None:
+        config, found = told(config_from_operator, {"queueController": {"queueLabelToMetricLabel": pairs}}, Config())
+        assert [field for field, _ in found] == ["spec.queueController.queueLabelToMetricLabel"]
+        assert len(config.queue_metric_labels) == pairs.count(",")
+
+    def test_what_is_no_pair(self) -> None:
+        with pytest.raises(FieldError) as caught:
+            told(config_from_operator, {"queueController": {"queueLabelToMetricLabel": "a"}}, Config())
+        assert caught.value.field == "spec.queueController.queueLabelToMetricLabel"
+
+
 class TestUsage:
     def test_the_accounts_of_the_scheduler(self) -> None:
         parameters = {"windowSize": "2d", "halfLifePeriod": "12h", "fetchInterval": "30s"}
