@@ -10,7 +10,7 @@ import os
 import aiohttp
 import msgspec
 
-from kai_sched.model.config import UsageDatabase, UsageSettings
+from kai_sched.model.config import UsageSettings
 from kai_sched.model.objects import UsedShares
 
 QUEUE_LABEL = "queue_name"
@@ -39,8 +39,9 @@ class _Answer(msgspec.Struct, rename="camel"):
 _decode = msgspec.json.Decoder(_Answer).decode
 
 
-async def usage_of_queues(settings: UsageSettings, database: UsageDatabase, now_s: float) -> dict[str, UsedShares]:
+async def usage_of_queues(settings: UsageSettings, now_s: float) -> dict[str, UsedShares]:
     """What part of the cluster each queue had that the database knows. Raises UsageFailure: half of it is no answer."""
+    database = settings.database
     url = database.url or os.environ.get(database.url_variable, "").rstrip("/")
     if not url:
         raise UsageFailure(f"the environment variable {database.url_variable} is not set: set it to the address")
@@ -49,9 +50,9 @@ async def usage_of_queues(settings: UsageSettings, database: UsageDatabase, now_
     async with aiohttp.ClientSession(timeout=timeout) as session:
         for held, whole in zip(database.allocation, database.capacity, strict=True):
             # By queue, as each replica, and each start of one, makes series of its own.
-            text = query(f"max by ({QUEUE_LABEL}) ({held})", settings, database, now_s)
+            text = query(f"max by ({QUEUE_LABEL}) ({held})", settings, now_s)
             found = await _ask(session, url, text, now_s)
-            capacity = await _ask(session, url, query(whole, settings, database, now_s), now_s)
+            capacity = await _ask(session, url, query(whole, settings, now_s), now_s)
             if len(capacity) != 1:
                 raise UsageFailure(f"{whole} has {len(capacity)} series instead of 1: correct the capacity metric")
             ((_, total),) = capacity
@@ -60,13 +61,14 @@ async def usage_of_queues(settings: UsageSettings, database: UsageDatabase, now_
     return {queue: UsedShares(*(part.get(queue, 0.0) for part in shares)) for queue in queues}
 
 
-def query(expression: str, settings: UsageSettings, database: UsageDatabase, now_s: float) -> str:
+def query(expression: str, settings: UsageSettings, now_s: float) -> str:
     """The sum of the samples that count, each by its age where there is a half-life."""
-    window_s = max(database.resolution_s, now_s - settings.since_s(now_s))
+    resolution_s = settings.database.resolution_s
+    window_s = max(resolution_s, now_s - settings.since_s(now_s))
     sample = f"({expression})"
     if settings.half_life_s > 0:
         sample = f"({sample} * (0.5 ^ (({now_s:.3f} - time()) / {settings.half_life_s:g})))"
-    return f"sum_over_time({sample}[{math.ceil(window_s)}s:{math.ceil(database.resolution_s)}s])"
+    return f"sum_over_time({sample}[{math.ceil(window_s)}s:{math.ceil(resolution_s)}s])"
 
 
 async def _ask(session: aiohttp.ClientSession, url: str, text: str, now_s: float) -> list[tuple[dict[str, str], float]]:

@@ -112,6 +112,9 @@ class ScalingSettings:
     memory_portion: float = 0.1
 
 
+INTERNAL, PROMETHEUS = "internal", "prometheus"  # whose accounts of past usage count
+
+
 @dataclass(frozen=True, slots=True)
 class UsageDatabase:
     """A Prometheus that knows what queues held. Triples are for CPU, memory and GPUs.
@@ -159,8 +162,8 @@ class UsageSettings:
     Attributes
     ----------
     source
-        Whose accounts: "internal" for those that the scheduler keeps itself, "prometheus" for those of ``database``; ""
-        for none, so that the past does not count.
+        Whose accounts: INTERNAL for those that the scheduler keeps itself, PROMETHEUS for those of ``database``; "" for
+        none, so that the past does not count.
     window_s
         How far back it counts, in seconds.
     half_life_s
@@ -177,7 +180,7 @@ class UsageSettings:
     half_life_s: float = 0.0
     interval_s: float = 60.0
     tumbling_from_s: float | None = None
-    database: UsageDatabase | None = None
+    database: UsageDatabase = UsageDatabase()
 
     def since_s(self, now_s: float) -> float:
         """From when on the past counts."""

@@ -18,7 +18,7 @@ from kai_sched.cluster.client import MERGE, Api, ApiFailure
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import object_path
 from kai_sched.cluster.usage_database import UsageFailure, usage_of_queues
-from kai_sched.model.config import Config, UsageSettings, in_pool
+from kai_sched.model.config import INTERNAL, PROMETHEUS, Config, UsageSettings, in_pool
 from kai_sched.model.objects import NOTHING_USED, Node, Queue, UsedShares
 from kai_sched.model.store import Cluster
 from kai_sched.operator.clock import Clock
@@ -133,15 +133,14 @@ class UsageAccounts:
                 await self.sample()
                 if self._clock.monotonic() - shown_at >= self._settings.interval_s:
                     shown_at = self._clock.monotonic()
-                    await (self.fetch() if self._settings.database else self.save())
+                    await (self.fetch() if self._asks() else self.save())
             except Exception as error:
                 FAULTS.note("usage", "accounts", error)
 
     async def load(self) -> None:
         """Begin with what an earlier leader wrote down, or with what the database says; after a while without it."""
         self._begin(self._config().usage)
-        database = self._settings.database
-        ends = self._clock.monotonic() + (database.wait_s if database else WAIT_S)
+        ends = self._clock.monotonic() + (self._settings.database.wait_s if self._asks() else WAIT_S)
         while not await self._knows():
             if self._clock.monotonic() >= ends:
                 break
@@ -151,19 +150,18 @@ class UsageAccounts:
         self._ready()
 
     async def _knows(self) -> bool:
-        if self._settings.database:
+        if self._asks():
             return await self.fetch()
         return self._accounts is None or await self._restore(self._accounts)
 
     async def fetch(self) -> bool:
         """Ask the database; whether it answered. What it said before goes on to count otherwise."""
-        settings, database = self._settings, self._settings.database
-        assert database is not None
+        settings = self._settings
         try:
-            usage = await usage_of_queues(settings, database, self._now_s())
+            usage = await usage_of_queues(settings, self._now_s())
         except UsageFailure as failure:
             age_s = self._clock.monotonic() - self._fetched_at
-            if self._problem != str(failure) or age_s > database.stale_s:
+            if self._problem != str(failure) or age_s > settings.database.stale_s:
                 log.warning("usage.not_fetched", problem=str(failure), age_s=round(age_s))
             self._problem = str(failure)
             return False
@@ -218,7 +216,7 @@ class UsageAccounts:
 
     def _begin(self, settings: UsageSettings) -> None:
         before, self._settings = self._accounts, settings
-        if not settings.source or settings.database:
+        if settings.source != INTERNAL:
             self._accounts, self._usage, self._is_restored = None, {}, False
             return
         self._accounts = PastUsage(settings.window_s, settings.half_life_s)
@@ -234,7 +232,7 @@ class UsageAccounts:
         settings = self._config().usage
         if settings != self._settings:
             self._begin(settings)
-            await (self.fetch() if settings.database else self._save())
+            await (self.fetch() if self._asks() else self._save())
             self._request()
         newest = self._newest
         if self._accounts is None or newest is None:
@@ -255,6 +253,10 @@ class UsageAccounts:
         if usage != self._usage:
             self._usage = usage
             self._request()
+
+    def _asks(self) -> bool:
+        """Whether it is a database that has the accounts."""
+        return self._settings.source == PROMETHEUS
 
     def _known(self) -> Iterable[str]:
         """The queues whose accounts are kept."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kai_sched.model.config import Config, UsageDatabase, UsageSettings
+from kai_sched.model.config import INTERNAL, PROMETHEUS, Config, UsageDatabase, UsageSettings
 from kai_sched.model.field_errors import FieldError, Warn, shown
 from kai_sched.model.read.meta import time_ns
 from kai_sched.model.times import parse_duration
@@ -14,7 +14,6 @@ from kai_sched.model.times import parse_duration
 if TYPE_CHECKING:
     from kai_sched.api.shard import UsageDBConfig, UsageParams
 
-INTERNAL, PROMETHEUS = "internal", "prometheus"
 FOR_TESTS = ("fake", "fake-with-history")  # of the original's
 WINDOW_MIN_S = 60.0
 INTERVAL_MIN_S = 1.0

@@ -14,10 +14,15 @@ from kai_sched.model.config import UsageDatabase, UsageSettings
 from kai_sched.model.objects import UsedShares
 
 NOW_S = 1_000_000.0
-SETTINGS = UsageSettings("prometheus", window_s=3600.0)
 DATABASE = UsageDatabase(
     allocation=("held_cpu", "held_memory", "held_gpus"), capacity=("all_cpu", "all_memory", "all_gpus"), timeout_s=2.0
 )
+
+SETTINGS = UsageSettings("prometheus", window_s=3600.0, database=DATABASE)
+
+
+def at(url: str) -> UsageSettings:
+    return replace(SETTINGS, database=replace(DATABASE, url=url))
 
 
 def vector(*series: tuple[dict[str, str], str]) -> dict[str, Any]:
@@ -70,26 +75,24 @@ async def server() -> AsyncIterator[Server]:
 
 
 async def test_parts_of_what_there_was(server: Server) -> None:
-    found = await usage_of_queues(SETTINGS, replace(DATABASE, url=server.url), NOW_S)
+    found = await usage_of_queues(at(server.url), NOW_S)
     assert found == {"a": UsedShares(0.5, 0.0, 0.5), "b": UsedShares(0.0, 0.0, 0.25)}
     assert server.asked[0] == "sum_over_time((max by (queue_name) (held_cpu))[3600s:60s])"
 
 
 async def test_the_address_may_be_in_the_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    database = replace(DATABASE, url_variable="USAGE_DATABASE")
+    settings = replace(SETTINGS, database=replace(DATABASE, url_variable="USAGE_DATABASE"))
     with pytest.raises(UsageFailure, match="USAGE_DATABASE is not set"):
-        await usage_of_queues(SETTINGS, database, NOW_S)
+        await usage_of_queues(settings, NOW_S)
     monkeypatch.setenv("USAGE_DATABASE", f"{server.url}/")
-    assert len(await usage_of_queues(SETTINGS, database, NOW_S)) == 2
+    assert len(await usage_of_queues(settings, NOW_S)) == 2
 
 
 def test_a_half_life_and_windows_that_follow_each_other() -> None:
     half = replace(SETTINGS, half_life_s=1800.0)
-    assert query("x", half, DATABASE, NOW_S) == (
-        "sum_over_time(((x) * (0.5 ^ ((1000000.000 - time()) / 1800)))[3600s:60s])"
-    )
+    assert query("x", half, NOW_S) == ("sum_over_time(((x) * (0.5 ^ ((1000000.000 - time()) / 1800)))[3600s:60s])")
     tumbling = replace(SETTINGS, tumbling_from_s=NOW_S - 3600.0 - 120.0)
-    assert query("x", tumbling, DATABASE, NOW_S) == "sum_over_time((x)[120s:60s])"
+    assert query("x", tumbling, NOW_S) == "sum_over_time((x)[120s:60s])"
 
 
 @pytest.mark.parametrize(
@@ -111,10 +114,10 @@ def test_a_half_life_and_windows_that_follow_each_other() -> None:
 async def test_what_is_no_answer_is_told(server: Server, word: str, content: Any, said: str) -> None:
     server.answers[word] = content
     with pytest.raises(UsageFailure, match=said):
-        await usage_of_queues(SETTINGS, replace(DATABASE, url=server.url), NOW_S)
+        await usage_of_queues(at(server.url), NOW_S)
 
 
 async def test_nobody_answers(unused_tcp_port_factory: Callable[[], int]) -> None:
-    database = replace(DATABASE, url=f"http://127.0.0.1:{unused_tcp_port_factory()}")
+    settings = at(f"http://127.0.0.1:{unused_tcp_port_factory()}")
     with pytest.raises(UsageFailure, match="does not answer"):
-        await usage_of_queues(SETTINGS, database, NOW_S)
+        await usage_of_queues(settings, NOW_S)

@@ -95,10 +95,10 @@ def leaves_unseen_node(ctx: Context, search: Search) -> bool:
 
     Such as one of another node pool. v0.17.0 cannot take a pod off it in a simulation; the other search can.
     """
+    unseen = 0
     for entry in range(search.counts.scenario[0]):
-        if ctx.state.task.node[search.lists.scenario[entry]] == NULL:
-            return True
-    return False
+        unseen += ctx.state.task.node[search.lists.scenario[entry]] == NULL
+    return unseen > 0
 
 
 @inner

@@ -304,7 +304,6 @@ class TestUsage:
         usage = {"clientType": "prometheus", "connectionString": "http://p:9090/", "usageParams": parameters}
         config, found = told(config_from_shard, {"usageDBConfig": usage}, Config())
         database = config.usage.database
-        assert database is not None
         assert (database.url, database.capacity[2]) == ("http://p:9090", "vector(8)")
         assert database.capacity[:2] == UsageDatabase().capacity[:2]
         assert (database.resolution_s, database.timeout_s, database.stale_s, database.wait_s) == (30.0, 2.0, 120.0, 5.0)
