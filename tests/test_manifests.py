@@ -79,6 +79,7 @@ OWN_NAMESPACE_RIGHTS = {
     ("coordination.k8s.io/leases", "create"): LEASE,
     ("coordination.k8s.io/leases:kai-scheduler", "get update"): LEASE,
     ("/configmaps", "get"): "kai_sched.operator.grouping.rule_settings",
+    ("/configmaps:kai-scheduler-usage", "patch"): "kai_sched.operator.usage_accounts",
 }
 # The roles of who keeps the certificate.
 CONFIGURATION_RIGHTS = {
@@ -162,6 +163,7 @@ def test_all_that_the_issue_asks_for_is_there() -> None:
     assert kinds == {
         "ClusterRole",
         "ClusterRoleBinding",
+        "ConfigMap",
         "CustomResourceDefinition",
         "Deployment",
         "MutatingWebhookConfiguration",

@@ -18,7 +18,7 @@ def shard() -> dict[str, Document]:
 
 def test_the_example_of_a_shard_may_hold_its_own_lease_and_no_other() -> None:
     pool = shard()["SchedulingShard"]["spec"]["partitionLabelValue"]
-    (rule,) = shard()["Role"]["rules"]
+    rule, of_usage = shard()["Role"]["rules"]
     lease = RunOptions().lease_name(Config(node_pool=pool))
     assert rule == {
         "apiGroups": ["coordination.k8s.io"],
@@ -26,6 +26,8 @@ def test_the_example_of_a_shard_may_hold_its_own_lease_and_no_other() -> None:
         "resourceNames": [lease],
         "verbs": ["get", "update"],
     }
+    assert of_usage["resourceNames"] == [f"{lease}-usage"] == [shard()["ConfigMap"]["metadata"]["name"]]
+    assert (of_usage["resources"], of_usage["verbs"]) == (["configmaps"], ["patch"])
     binding, account = shard()["RoleBinding"], the("ServiceAccount")["metadata"]
     assert binding["roleRef"]["name"] == shard()["Role"]["metadata"]["name"]
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account["name"], "namespace": NAMESPACE}]

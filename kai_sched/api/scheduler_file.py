@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from kai_sched.api.custom import Int32, Model
+from kai_sched.api.shard import UsageDBConfig
 from kai_sched.api.sharing import GpuMemoryReserve
 
 
@@ -39,7 +40,7 @@ class SchedulerFile(Model):
     actions: str | None = None
     tiers: list[Tier] | None = None
     queue_depth_per_action: dict[str, Int32] | None = None
-    usage_db_config: Annotated[Any, Field(alias="usageDBConfig")] = None
+    usage_db_config: Annotated[UsageDBConfig | None, Field(alias="usageDBConfig")] = None
     scenario_search_budgets: Any = None
     victims: str | None = None
     gpu_memory_reserve: GpuMemoryReserve | None = None

@@ -57,7 +57,9 @@ class UsageDBConfig(Model):
         ),
     )
 
-    client_type: str | None = Field(None, description="prometheus, or fake and fake-with-history for tests.")
+    client_type: str | None = Field(
+        None, description="internal: accounts of the scheduler's own; prometheus: those of a Prometheus."
+    )
     connection_string: str | None = None
     connection_string_env_var: str | None = None
     usage_params: UsageParams | None = None

@@ -25,7 +25,7 @@ from kai_sched.files.input_time import TimeSource, newest_time_ns
 from kai_sched.files.items import Item, problem_in, read_items, unfold, warner, without_older
 from kai_sched.files.reading import read_with_faults
 from kai_sched.files.run_times import Deadline, WorkloadName, deadlines
-from kai_sched.files.scenario import SCENARIO, read_scenario, unplaced
+from kai_sched.files.scenario import SCENARIO, as_meant, read_scenario
 from kai_sched.files.settings import Overlay, cluster_config, read_overlay
 from kai_sched.files.sources import FilePosition, read_bytes
 from kai_sched.files.strict import name_problems
@@ -33,6 +33,7 @@ from kai_sched.model.checks import QUEUE_FIELD, limited, problems_of
 from kai_sched.model.config import Config
 from kai_sched.model.field_errors import FieldError, shown
 from kai_sched.model.garbage import collector_paused
+from kai_sched.model.objects import UsedShares
 from kai_sched.model.problems import Problem
 from kai_sched.model.read.kinds import KINDS, OPERATOR_CONFIG, POD, SHARD, VERSIONS, Kind, Reader, check_unread
 from kai_sched.model.store import Store
@@ -62,6 +63,8 @@ class SimulationCase:
         Where that time is from; CLOCK where the caller has to give one.
     keeps_terminating
         Names of pod groups whose evicted pods stay Releasing.
+    usage
+        What queues used before, by name.
     sources
         The position of each object in the files, by subject ("Pod ml/train-0").
     dump
@@ -81,6 +84,7 @@ class SimulationCase:
     now_ns: int | None = None
     seconds_between_cycles: float = 1.0
     keeps_terminating: frozenset[str] = frozenset()
+    usage: Mapping[str, UsedShares] = field(default_factory=dict)
     sources: Mapping[str, FilePosition] = field(default_factory=dict)
     now_source: TimeSource = TimeSource.CLOCK
     dump: DumpInfo | None = None
@@ -280,6 +284,7 @@ def _scenario(item: Item, overlay: Overlay, problems: list[Problem]) -> tuple[Si
         now_source=TimeSource.CLOCK if scenario.now_ns is None else TimeSource.SCENARIO,
         seconds_between_cycles=scenario.seconds_between_cycles,
         keeps_terminating=scenario.keeps_terminating,
+        usage=scenario.usage,
     )
     return case, items
 
@@ -321,7 +326,7 @@ def _read(
             continue
         if faults:
             faulty.add(subject)
-        case.store.put(unplaced(found) if case.is_scenario else found)
+        case.store.put(as_meant(found, case.usage) if case.is_scenario else found)
     if items and not sources and not any(problem.fatal for problem in problems):
         message = "it has no object that the scheduler uses: name files with nodes, queues, pod groups and pods"
         problems.append(Problem(case.path, "", "", message, fatal=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -9,12 +11,13 @@ import msgspec
 from kai_sched.api import core, names
 from kai_sched.model.config import BUILT_IN_PLUGINS, Config
 from kai_sched.model.field_errors import FieldError, Warn, decode_part
-from kai_sched.model.objects import Object, Phase, Pod
+from kai_sched.model.objects import Object, Phase, Pod, Queue, UsedShares
 from kai_sched.model.read.config import check_actions, config_from_file
 from kai_sched.model.read.meta import time_ns
 
 SCENARIO = (names.SCENARIO_VERSION, "Scenario")
 CYCLES_MAX = 10_000
+USED = ("cpu", "memory", names.NVIDIA_GPU)  # resources, as ``UsedShares`` has them
 SPAN_MAX_S = 10 * 365 * 86_400.0
 
 # The config of scenarios, unless their schedulerConfig overrides it.
@@ -34,6 +37,8 @@ class Spec(core.Wire):
     now: str | None = None
     seconds_between_cycles: float | None = None
     keeps_terminating: list[str] | None = None
+    usage: dict[str, dict[str, float]] | None = None
+    node_pool: str | None = None
     scheduler_config: dict[str, object] | None = None
     objects: list[msgspec.Raw] | None = None
 
@@ -51,20 +56,32 @@ class Scenario:
     now_ns: int | None
     seconds_between_cycles: float
     keeps_terminating: frozenset[str]  # names of pod groups
+    usage: Mapping[str, UsedShares]  # by queue
     objects: tuple[bytes, ...]
 
 
-def unplaced(found: Object) -> Object:
+def as_meant(found: Object, usage: Mapping[str, UsedShares]) -> Object:
     """The object as scenario files mean it: a pending pod is not placed, even if it names a node.
 
-    In a cluster, a pod with a node is bound; scenario files name the expected node.
+    In a cluster, a pod with a node is bound; scenario files name the expected node. Queues have a past.
     """
     if isinstance(found, Pod) and found.phase == Phase.PENDING and not found.deleted_ns:
         return replace(found, node="", expected_node=found.node)
+    if isinstance(found, Queue) and found.name in usage:
+        return replace(found, usage=usage[found.name])
     return found
 
 
 _document = msgspec.json.Decoder(Document)
+
+
+def _usage(shares: Mapping[str, float], field: str) -> UsedShares:
+    for resource, share in shares.items():
+        if resource not in USED:
+            raise FieldError(f"{field}.{resource}", f"no usage of it counts: give {', '.join(USED)}")
+        if not 0 <= share < math.inf:
+            raise FieldError(f"{field}.{resource}", f"{share:g} is no part of the cluster: give 0 or more")
+    return UsedShares(*(shares.get(resource, 0.0) for resource in USED))
 
 
 def read_scenario(raw: bytes, warn: Warn) -> Scenario:
@@ -82,6 +99,8 @@ def read_scenario(raw: bytes, warn: Warn) -> Scenario:
     if seconds * cycles > SPAN_MAX_S:
         raise FieldError("spec.secondsBetweenCycles", f"{seconds:g} makes the scenario last too long: give less")
     config = SCENARIO_CONFIG
+    if spec.node_pool is not None:
+        config = replace(config, node_pool=spec.node_pool)
     if spec.scheduler_config is not None:
 
         def warn_inside(field: str, message: str) -> None:
@@ -104,5 +123,6 @@ def read_scenario(raw: bytes, warn: Warn) -> Scenario:
         now_ns=time_ns(spec.now, "spec.now") if spec.now else None,
         seconds_between_cycles=seconds,
         keeps_terminating=frozenset(spec.keeps_terminating or ()),
+        usage={queue: _usage(shares, f"spec.usage.{queue}") for queue, shares in (spec.usage or {}).items()},
         objects=tuple(bytes(each) for each in spec.objects or ()),
     )

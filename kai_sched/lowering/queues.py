@@ -94,7 +94,7 @@ def lower_queues(queues: Mapping[str, Queue], config: Config) -> QueueRows:
         limit=_triples(rows, "limit"),
         weight=_triples(rows, "weight"),
         priority=np.array([whole(queue.priority) for queue in rows], np.int64),
-        usage=np.zeros((n_queues, 3)),
+        usage=np.array([queue.usage for queue in rows], np.float64).reshape(n_queues, 3),
         preempt_runtime=_durations([queue.preempt_min_runtime_s for queue in rows]),
         reclaim_runtime=_durations([queue.reclaim_min_runtime_s for queue in rows]),
         by_uid=np.array(sorted(range(n_queues), key=lambda row: (rows[row].uid, rows[row].name)), np.int32),

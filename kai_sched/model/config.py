@@ -112,6 +112,83 @@ class ScalingSettings:
     memory_portion: float = 0.1
 
 
+INTERNAL, PROMETHEUS = "internal", "prometheus"  # whose accounts of past usage count
+
+
+@dataclass(frozen=True, slots=True)
+class UsageDatabase:
+    """A Prometheus that knows what queues held. Triples are for CPU, memory and GPUs.
+
+    Attributes
+    ----------
+    url
+        Where it answers; "" where the environment variable ``url_variable`` of the scheduler says it.
+    allocation
+        What each queue held: metrics, or expressions, with the label queue_name.
+    capacity
+        What there was: expressions of one series each.
+    resolution_s
+        Seconds between two samples.
+    timeout_s
+        How long a query may take.
+    stale_s
+        After how long an answer that is not renewed is worth a warning.
+    wait_s
+        For how long the first cycle waits for the first answer.
+    """
+
+    url: str = ""
+    url_variable: str = ""
+    allocation: tuple[str, str, str] = (
+        "kai_queue_allocated_cpu_cores",
+        "kai_queue_allocated_memory_bytes",
+        "kai_queue_allocated_gpus",
+    )
+    capacity: tuple[str, str, str] = (
+        'sum(kube_node_status_capacity{resource="cpu"})',
+        'sum(kube_node_status_capacity{resource="memory"})',
+        'sum(kube_node_status_capacity{resource="nvidia_com_gpu"})',
+    )
+    resolution_s: float = 60.0
+    timeout_s: float = 10.0
+    stale_s: float = 300.0
+    wait_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSettings:
+    """Where the past usage of queues is from, and how it counts (semantics 2.7, API 1.7).
+
+    Attributes
+    ----------
+    source
+        Whose accounts: INTERNAL for those that the scheduler keeps itself, PROMETHEUS for those of ``database``; "" for
+        none, so that the past does not count.
+    window_s
+        How far back it counts, in seconds.
+    half_life_s
+        After which time it counts half, in seconds; 0: all of the window counts the same.
+    interval_s
+        How often it is looked at, in seconds: divisions change by time alone.
+    tumbling_from_s
+        Where windows follow each other and the past counts from the start of the last one: when the first one started,
+        in seconds since the epoch. None: the window slides.
+    """
+
+    source: str = ""
+    window_s: float = 7 * 86_400.0
+    half_life_s: float = 0.0
+    interval_s: float = 60.0
+    tumbling_from_s: float | None = None
+    database: UsageDatabase = UsageDatabase()
+
+    def since_s(self, now_s: float) -> float:
+        """From when on the past counts."""
+        if self.tumbling_from_s is None:
+            return now_s - self.window_s
+        return now_s - (now_s - self.tumbling_from_s) % self.window_s
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """Settings of one scheduler. Names and defaults follow the original's flags and config file (API 1.7, 10.1).
@@ -128,6 +205,9 @@ class Config:
     node_pool: str = ""  # --partition-label-value
     reservation: ReservationSettings = ReservationSettings()
     scaling: ScalingSettings = ScalingSettings()
+    usage: UsageSettings = UsageSettings()
+    # Labels of queues that their metrics have: the key, what the metric calls it, and the value of queues without it.
+    queue_metric_labels: tuple[tuple[str, str, str], ...] = ()
     gpu_sharing: bool = True  # whether pods that ask for a part of a GPU get one
     # Whether the annotations of a pod on a node hold a device only where a reservation pod proves it, as in a cluster,
     # where tenants write them. Elsewhere the input is believed (semantics 8.2).

@@ -12,6 +12,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kai_sched.model.claims.objects import Allocation, ClaimObject, ContainerDevices, PodClaim
 from kai_sched.model.constraints import HostPort, NodeSelector, PodTerm, Taint, Term, Toleration, WeightedPodTerm
@@ -40,9 +41,23 @@ class Share:
     weight: float = 0.0
 
 
+class UsedShares(NamedTuple):
+    """Which parts of the cluster's CPU, memory and GPUs were a queue's over the time that counts (semantics 2.7)."""
+
+    cpu: float = 0.0
+    memory: float = 0.0
+    gpu: float = 0.0
+
+
+NOTHING_USED = UsedShares()
+
+
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A Queue (scheduling.run.ai/v2). Without ``resources`` every share is zero, the limit too (semantics 1.4)."""
+    """A Queue (scheduling.run.ai/v2). Without ``resources`` every share is zero, the limit too (semantics 1.4).
+
+    ``usage`` is not in the object: whoever keeps accounts of the past says it.
+    """
 
     name: str
     uid: str = ""
@@ -56,6 +71,7 @@ class Queue:
     preempt_min_runtime_s: float | None = None
     reclaim_min_runtime_s: float | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    usage: UsedShares = NOTHING_USED
 
     @property
     def key(self) -> str:

@@ -8,15 +8,12 @@ them is built before both.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from kai_sched.cluster.claim_requests import ClaimWriter
-from kai_sched.cluster.client import Api
-from kai_sched.cluster.lease import LeaderLease
 from kai_sched.cluster.owner_reader import OwnerReader
 from kai_sched.cluster.pod_binder import PodBinder
 from kai_sched.cluster.pod_deleter import PodDeleter
@@ -30,10 +27,9 @@ from kai_sched.model.claims.objects import DeviceClass
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.read.kinds import VOLUME, Reader
 from kai_sched.model.store import Store
-from kai_sched.operator.clock import Clock
+from kai_sched.operator.base import Base, Intake
 from kai_sched.operator.cycle.health import CycleHealth
 from kai_sched.operator.cycle.loop import CycleLoop
-from kai_sched.operator.cycle.recorder import CycleRecorder
 from kai_sched.operator.cycle.watch import CycleWatch
 from kai_sched.operator.cycle_trigger import CycleTrigger
 from kai_sched.operator.delivery.bind_tracker import BindTracker
@@ -52,114 +48,22 @@ from kai_sched.operator.grouping.requests import GroupingRequests
 from kai_sched.operator.grouping.rule_settings import RuleSettings
 from kai_sched.operator.grouping.workload_grouper import WorkloadGrouper
 from kai_sched.operator.http.certificate import remedied
-from kai_sched.operator.http.live_page import LivePage
-from kai_sched.operator.http.pages import Pages
-from kai_sched.operator.http.webhook_service import WebhookService
 from kai_sched.operator.intake.event_sink import EventSink
-from kai_sched.operator.intake.live_settings import LiveSettings
 from kai_sched.operator.intake.paced_sink import PacedSink
 from kai_sched.operator.intake.sources import SOURCES
 from kai_sched.operator.intake.status_observer import StatusObserver
 from kai_sched.operator.kopf_frame import KopfFrame
 from kai_sched.operator.lifecycle import Operator, ProcessIdentity
-from kai_sched.operator.options import RunOptions
 from kai_sched.operator.process_part import Part
 from kai_sched.operator.reporting.observations import Observations
 from kai_sched.operator.reporting.status_reporter import StatusReporter, report_lost_write
 from kai_sched.operator.scaling import ScalingPods
 from kai_sched.operator.selector_service import SelectorService
 from kai_sched.operator.startup import Startup
-from kai_sched.plan.effects import Bind, Evict
+from kai_sched.operator.usage_accounts import PastViews, UsageAccounts
 from kai_sched.plan.receipts import notice
 from kai_sched.telemetry.loop_time import LoopTimes, MeasuredLoop
 from kai_sched.telemetry.metrics import Metrics
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """What exists before the settings have been read.
-
-    Attributes
-    ----------
-    options
-        How the process was started.
-    settings
-        The settings in force.
-    api
-        The client of the API server, whose writes the lease guards.
-    lease
-        Who leads; not started yet.
-    pages, webhooks
-        What is served already.
-    live_page
-        Shows the last cycle.
-    own_pod
-        The key of the pod that the process runs in, as far as it is one.
-    recorder
-        Keeps the inputs of the last cycles.
-    clock, rng
-        The time, and the source of jitter.
-    ending
-        Set when the process has to end.
-    """
-
-    options: RunOptions
-    settings: LiveSettings
-    api: Api
-    lease: LeaderLease
-    pages: Pages
-    webhooks: WebhookService
-    live_page: LivePage
-    own_pod: str
-    recorder: CycleRecorder
-    clock: Clock
-    rng: random.Random
-    ending: asyncio.Event
-
-
-@dataclass(frozen=True, slots=True)
-class Intake:
-    """What comes in, and the queues in which work waits. Both exist before the parts that do the work.
-
-    Attributes
-    ----------
-    store, overlay
-        The cluster as the informers show it, with what is under way.
-    trigger
-        Requests for a cycle.
-    store_changed
-        Set after each change of the store.
-    observations
-        What the informers saw of statuses.
-    requests, groups
-        What the grouper has to do, and the groups of pods.
-    sink, paced, reflectors
-        The informers.
-    binds, evictions, writes
-        What waits to be sent.
-    """
-
-    store: Store
-    overlay: Overlay
-    trigger: CycleTrigger
-    store_changed: asyncio.Event
-    observations: Observations
-    requests: GroupingRequests
-    groups: Groups
-    sink: EventSink
-    paced: PacedSink
-    reflectors: Sequence[Reflector]
-    binds: FifoQueue[Bind]
-    evictions: FifoQueue[Evict]
-    writes: WriteQueue
-
-    def binds_wait(self) -> bool:
-        """Whether binds are under way: PodGroups are written behind them."""
-        return self.binds.pending > 0
-
-    def is_busy(self) -> bool:
-        """Whether binds or PodGroups are under way: statuses are written behind them."""
-        return self.binds.pending > 0 or self.requests.pending > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,15 +101,17 @@ def connect(base: Base, intake: Intake) -> Operator:
     """Build the parts of the process around the intake; nothing runs yet."""
     grouping = _build_grouping(base, intake)
     reporting = _build_reporting(base, intake)
-    delivery = _build_delivery(base, intake, reporting.reporter)
+    accounts = _build_accounts(base, intake)
+    delivery = _build_delivery(base, intake, reporting.reporter, accounts)
     startup = Startup(intake.reflectors, intake.sink, base.lease, intake.trigger)
 
     def may_act() -> bool:
-        return base.lease.held() and grouping.grouper.is_caught_up
+        return base.lease.held() and grouping.grouper.is_caught_up and accounts.is_ready()
 
     selectors = SelectorService(intake.store, intake.trigger.request, base.clock.monotonic)
+    views = PastViews(selectors, accounts)
     settings, health = base.settings.current, reporting.health
-    loop = CycleLoop(selectors, settings, intake.trigger, may_act, delivery.executor, health, base.clock)
+    loop = CycleLoop(views, settings, intake.trigger, may_act, delivery.executor, health, base.clock)
     options, metrics = base.options, base.pages.metrics
     watch = CycleWatch(lambda: loop.busy_since, base.clock.monotonic, health, metrics, options.cycle_timeout_s)
     reporter = reporting.reporter
@@ -224,6 +130,7 @@ def connect(base: Base, intake: Intake) -> Operator:
         Part("claim releases", partial(startup.run_leading, delivery.leftovers.run), stop=delivery.leftovers.stop),
         Part("shares", stop=delivery.shares.stop),
         Part("reservations", partial(startup.run_leading, delivery.reservations.run)),
+        Part("usage", partial(startup.run_leading, accounts.run), drain=accounts.save),
         Part("grouper", partial(startup.run_grouping, grouping.grouper, grouping.writer)),
     ]
     scaling = _build_scaling(base, intake)
@@ -321,7 +228,13 @@ def _build_reporting(base: Base, intake: Intake) -> ReportingParts:
     return ReportingParts(reporter, writer, health)
 
 
-def _build_delivery(base: Base, intake: Intake, reporter: StatusReporter) -> DeliveryParts:
+def _build_accounts(base: Base, intake: Intake) -> UsageAccounts:
+    place = base.options.namespace, f"{base.options.lease_name(base.settings.config)}-usage"
+    trigger = intake.trigger
+    return UsageAccounts(base.api, place, base.settings.current, trigger.lead, trigger.request, base.clock)
+
+
+def _build_delivery(base: Base, intake: Intake, reporter: StatusReporter, accounts: UsageAccounts) -> DeliveryParts:
     store, overlay, trigger, clock = intake.store, intake.overlay, intake.trigger, base.clock
 
     def class_config(name: str) -> Sequence[Mapping[str, Any]]:
@@ -355,7 +268,7 @@ def _build_delivery(base: Base, intake: Intake, reporter: StatusReporter) -> Del
     claims = ClaimBinder(claim_reservations, shares.submit, binds)
     leftovers = ClaimLeftovers(store, base.settings.config.scheduler_name, claim_reservations)
     volumes = VolumeBinder(base.api, store, intake.store_changed, base.rng, claims.submit, binds.failed, volume_version)
-    executor = CycleExecutor(evictions, binds, volumes.submit, base.live_page.after(reporter.acted))
+    executor = CycleExecutor(evictions, binds, volumes.submit, accounts.after(base.live_page.after(reporter.acted)))
     return DeliveryParts(executor, binder, deleter, volumes, claims, leftovers, shares, reservations)
 
 

@@ -23,7 +23,8 @@ from kai_sched.cluster.client import Api
 from kai_sched.cluster.lease import LeaderLease
 from kai_sched.cluster.login import LoginFailure
 from kai_sched.model.keys import object_key
-from kai_sched.operator.app import Base, build_intake, connect
+from kai_sched.operator.app import build_intake, connect
+from kai_sched.operator.base import Base
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle.recorder import CycleRecorder
 from kai_sched.operator.http import metrics_page, page_server

@@ -30,7 +30,7 @@ from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.receipts import reason_code
 from kai_sched.plan.result import CycleResult
 from kai_sched.telemetry.memory_limit import memory_limit_bytes
-from kai_sched.telemetry.queue_metrics import QueueMetrics
+from kai_sched.telemetry.queue_metrics import Labels, QueueMetrics
 from kai_sched.telemetry.series import OTHERS, EvictedPods, FirstStartWaits, Series
 from kai_sched.telemetry.unexpected import FAULTS, FaultLog
 
@@ -127,14 +127,14 @@ class Metrics:
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)
 
-    def observe_cycle(self, cluster: Cluster, result: CycleResult, times: CycleTimes) -> None:
-        """A cycle has ended. The cost does not grow with the cluster."""
+    def observe_cycle(self, cluster: Cluster, result: CycleResult, times: CycleTimes, labels: Labels = ()) -> None:
+        """A cycle has ended; metrics of queues have these labels of theirs. The cost does not grow with the cluster."""
         self._whole.set(times.whole_s * MILLI)
         self._open.set(times.open_s * MILLI)
         self._close.set(times.close_s * MILLI)
         for action, action_s in times.actions_s.items():
             self._action.labels(action).set(action_s * MILLI)
-        self._queues.show(cluster.queues, result.queues)
+        self._queues.show(cluster.queues, result.queues, labels)
 
     def observe_failure(self) -> None:
         """A cycle has failed."""

@@ -15,12 +15,13 @@ from prometheus_client.registry import Collector
 from kai_sched.model.objects import Queue
 from kai_sched.model.store import Cluster
 from kai_sched.plan import reasons
-from kai_sched.plan.result import CycleResult, QueueState
+from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, QueueState
 
 MILLI = 1000.0  # a core in millicores
 GIGABYTE = 1e9
 SECOND_NS = 1_000_000_000
 PLACES = 4  # decimals of what is allocated
+Labels = tuple[tuple[str, str, str], ...]  # of queues: key, label of the metric, value where a queue has none
 NO_QUEUE = ""  # the label of groups whose queue does not exist: anybody may name one
 
 _WAITING = ("Pending", "Gated", "Pipelined")
@@ -45,12 +46,14 @@ class QueueMetrics(Collector):
         self._prefix = prefix
         self._wall_s = wall_s
         self._shown: tuple[Mapping[str, Queue], tuple[QueueState, ...]] = ({}, ())
+        self._labels: Labels = ()
         self._pending: Mapping[tuple[str, str], _Waiting] = {}
         self._oldest_ns: Mapping[str, int] = {}
 
-    def show(self, queues: Mapping[str, Queue], states: tuple[QueueState, ...]) -> None:
-        """Show these queues from now on."""
+    def show(self, queues: Mapping[str, Queue], states: tuple[QueueState, ...], labels: Labels) -> None:
+        """Show these queues from now on, with these labels of theirs (``Config.queue_metric_labels``)."""
         self._shown = (queues, states)
+        self._labels = labels
 
     def show_pending(self, cluster: Cluster, result: CycleResult) -> None:
         """Show pods and groups by queue and reason, in the order of names, and since when groups wait that never ran.
@@ -88,6 +91,10 @@ class QueueMetrics(Collector):
         for word, place, unit in _RESOURCES:
             limits = ((q, _scaled((q.cpu, q.memory, q.gpu)[place].limit, unit)) for q in every)
             yield self._family(f"queue_limit_{word}", f"Limit on {word}, -1 for unlimited", limits)
+        for place, word in enumerate(QUEUE_RESOURCES):
+            used = ((q, q.usage[place]) for q in every)
+            text = f"What part of the {word} was the queue's in the past"
+            yield self._family(f"queue_{word}_usage", text, used, shown=True)
         # A queue that the last cycle left out, as its parent is missing, has a quota, but no share.
         known = [(queues[state.name], state) for state in states if state.name in queues]
         for word, place, unit in _RESOURCES:
@@ -128,11 +135,15 @@ class QueueMetrics(Collector):
     def _family(
         self, name: str, documentation: str, values: Iterable[tuple[Queue, float]], shown: bool = False
     ) -> GaugeMetricFamily:
-        """Return a gauge. With ``shown`` queue_name is the display name, if there is one, as the contract wants it."""
-        family = GaugeMetricFamily(self._prefix + name, documentation, labels=_QUEUE_LABELS)
+        """Return a gauge. With ``shown`` queue_name is the display name, if there is one, as the contract wants it, and
+        labels of the queue are not there."""
+        chosen = () if shown else self._labels
+        names = (*_QUEUE_LABELS, *(metric_label for _, metric_label, _ in chosen))
+        family = GaugeMetricFamily(self._prefix + name, documentation, labels=names)
         for queue, value in values:
             first = queue.display_name if shown and queue.display_name else queue.name
-            family.add_metric((first, queue.name, queue.display_name), value)
+            more = (queue.labels.get(key, default) for key, _, default in chosen)
+            family.add_metric((first, queue.name, queue.display_name, *more), value)
         return family
 
 

@@ -187,6 +187,9 @@ def feasible(run: Search, victims: list[Chunk]) -> list[str]:
 def _simulate(run: Search, tasks: list[Task], recorded: list[Chunk], chosen: list[Chunk]) -> bool:
     """Evict, and let the victims and the job compete for the room; undone unless the job gets its places validly."""
     session, victims = run.session, [*recorded, *chosen]
+    # The original cannot take a pod off a node that it does not see, such as one of another node pool.
+    if any(task.node not in session.world.machines for chunk in victims for task in chunk.tasks):
+        return False
     before, offered = saved(session.world), feasible(run, victims)
     for task in [task for chunk in victims for task in chunk.tasks]:
         evict(session.world, task)

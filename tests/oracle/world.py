@@ -60,7 +60,8 @@ def world_of(cluster: Cluster, config: Config, now_ns: int) -> World:
     for job in jobs:
         if job.queue in accounts:
             _book(job, accounts[job.queue])
-    _divide([account for account in accounts.values() if account.parent is None], total)
+    k_value = float(config.plugins.get("proportion", {}).get("kValue", 1))
+    _divide([account for account in accounts.values() if account.parent is None], total, k_value)
     return World(machines, tasks, jobs, accounts, total, config)
 
 
@@ -201,17 +202,25 @@ def _accounts(cluster: Cluster) -> dict[str, Account]:
     return kept
 
 
-def _divide(siblings: list[Account], amounts: list[float]) -> None:
+def _divide(siblings: list[Account], amounts: list[float], k_value: float) -> None:
     for r in range(len(RESOURCES)):
         claims = [
-            Claim(a.share(r).quota, a.share(r).limit, a.share(r).weight, a.request[r], a.queue.priority, a.age)
+            Claim(
+                a.share(r).quota,
+                a.share(r).limit,
+                a.share(r).weight,
+                a.request[r],
+                a.queue.priority,
+                a.age,
+                a.queue.usage[r],
+            )
             for a in siblings
         ]
-        for account, fair in zip(siblings, divide(amounts[r], claims), strict=True):
+        for account, fair in zip(siblings, divide(amounts[r], claims, k_value), strict=True):
             account.fair[r] = fair
     for account in siblings:
         if account.children:
-            _divide(account.children, account.fair)
+            _divide(account.children, account.fair, k_value)
 
 
 def _jobs(cluster: Cluster, config: Config, tasks: list[Task]) -> list[Job]:

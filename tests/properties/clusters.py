@@ -147,7 +147,13 @@ def _queues(rng: random.Random, n_queues: int) -> list[o.Queue]:
                 gpu=_share(rng, 1, 0.8),
             )
         )
-    return queues
+    return [replace(queue, usage=past_usage(queue.uid)) for queue in queues]
+
+
+def past_usage(seed: str) -> o.UsedShares:
+    """What a queue used: nothing most of the time, in all at most twice the cluster."""
+    rng = random.Random(seed)
+    return o.UsedShares(*(rng.choice((0.0, 0.1, 0.5, 2.0)) for _ in range(3))) if rng.random() < 0.3 else o.UsedShares()
 
 
 def _share(rng: random.Random, unit: int, finite: float) -> o.Share:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kai_sched.model import objects as o
 from kai_sched.model.constraints import HostPort, PodTerm, Requirement, Taint, Toleration
-from tests.properties.clusters import MINUTE_NS, NOW_NS, TREES, G
+from tests.properties.clusters import MINUTE_NS, NOW_NS, TREES, G, past_usage
 from tests.properties.shares import Rooms, Sharing, label_node, share_of
 
 HOST = "kubernetes.io/hostname"
@@ -98,7 +98,7 @@ def _queues(rng: random.Random, n_queues: int, crowd: Crowd) -> list[o.Queue]:
     queues = [_queue(rng, name, "", crowd) for name in regions]
     queues += [_queue(rng, name, rng.choice(regions) if regions else "", crowd) for name in departments]
     leaves = [_queue(rng, f"q{k}", rng.choice(departments) if departments else "", crowd) for k in range(n_queues)]
-    return queues + leaves
+    return [replace(queue, usage=past_usage(queue.uid)) for queue in queues + leaves]
 
 
 def _queue(rng: random.Random, name: str, parent: str, crowd: Crowd) -> o.Queue:

@@ -18,7 +18,15 @@ from kai_sched.files.dump import DumpMetadata, dump_chunks, dump_document
 from kai_sched.files.dump_settings import config_of, setting_types, settings_of, snapshot_parts
 from kai_sched.files.load import SimulationCase, load
 from kai_sched.files.snapshot_archive import MEMBER, RAW_OBJECTS, archive_chunks
-from kai_sched.model.config import ACTIONS
+from kai_sched.model.config import (
+    ACTIONS,
+    INTERNAL,
+    PROMETHEUS,
+    ReservationSettings,
+    ScalingSettings,
+    UsageDatabase,
+    UsageSettings,
+)
 from tests.properties.plans import text_of
 from tests.unit.files.inputs import listing, queue, thing, told
 
@@ -171,6 +179,7 @@ def test_the_plan_of_a_snapshot_is_that_of_the_objects(seed: int, shares: bool) 
     assert plan(theirs, config) == plan(plain, config)
 
 
+AMOUNTS = st.floats(0, 1e6)
 CONFIGS = st.builds(
     Config,
     actions=st.permutations(ACTIONS).map(tuple),
@@ -184,6 +193,16 @@ CONFIGS = st.builds(
     staleness_grace_s=st.floats(0, 1e6),
     max_consolidation_preemptees=st.integers(-1, 99),
     victims=st.sampled_from(["minimal", "original"]),
+    reservation=st.builds(ReservationSettings, image=st.text(), limits=st.dictionaries(st.text(), st.text())),
+    scaling=st.builds(ScalingSettings, enabled=st.booleans(), arguments=st.lists(st.text()).map(tuple)),
+    usage=st.builds(
+        UsageSettings,
+        source=st.sampled_from(["", INTERNAL, PROMETHEUS]),
+        window_s=AMOUNTS,
+        tumbling_from_s=st.none() | AMOUNTS,
+        database=st.builds(UsageDatabase, url=st.text(), timeout_s=AMOUNTS, capacity=st.tuples(*[st.text()] * 3)),
+    ),
+    queue_metric_labels=st.lists(st.tuples(*[st.text()] * 3)).map(tuple),
 )
 
 

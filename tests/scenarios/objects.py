@@ -109,6 +109,7 @@ def queue(words: Words, place: int) -> o.Queue:
         preempt_min_runtime_s=seconds(words, "minpreempt"),
         reclaim_min_runtime_s=seconds(words, "minreclaim"),
         labels=mapped(words, "labels"),
+        usage=o.UsedShares(gpu=float(words.get("used", 0))),
     )
 
 

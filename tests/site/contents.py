@@ -26,6 +26,7 @@ TITLES = {
     "Operate": [
         "charts/*",
         "docs/tenancy",
+        "docs/past-usage",
         "docs/webhooks",
         "docs/metrics",
         "docs/runbook*",

@@ -172,6 +172,13 @@ service:
 {{- join ", " $leases }}
 {{- end }}
 
+{{/* The ConfigMaps with the accounts of past usage, one for each lease. */}}
+{{- define "kai-scheduler.usage-maps" -}}
+{{- $maps := list }}
+{{- range splitList ", " (include "kai-scheduler.leases" .) }}{{ $maps = append $maps (printf "%s-usage" .) }}{{ end }}
+{{- join ", " $maps }}
+{{- end }}
+
 {{/* All schedulers: the one for all nodes without a node pool, and those of shards. */}}
 {{- define "kai-scheduler.apps" -}}
 {{- $apps := list "kai-scheduler-default" }}

@@ -7,6 +7,7 @@ Each function imports the models that it reads: most inputs have no such object,
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS, SATURATION, VICTIM
 from kai_sched.model.field_errors import QUOTED_MAX, FieldError, Warn, shown
 from kai_sched.model.read.custom import parse_part
 from kai_sched.model.read.sharing_settings import with_memory_reserve, with_sharing
+from kai_sched.model.read.usage_settings import with_usage
 from kai_sched.model.times import parse_duration
 
 if TYPE_CHECKING:
@@ -63,6 +65,8 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "nodeplacement": ("gpu", "cpu"),
 }
 
+_METRIC_LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
+_QUEUE_LABELS = frozenset({"queue_name", "queue_metadata_name", "queue_display_name"})
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
@@ -102,12 +106,10 @@ def config_from_file(document: Mapping[str, Any], base: Config, warn: Warn) -> C
         except ValueError as error:
             raise FieldError("victims", str(error)) from None
     config = with_memory_reserve(file.gpu_memory_reserve, "gpuMemoryReserve", config)
-    for name, part in (
-        ("usageDBConfig", file.usage_db_config),
-        ("scenarioSearchBudgets", file.scenario_search_budgets),
-    ):
-        if part is not None:
-            warn(name, "not used by this version")
+    if file.usage_db_config is not None:
+        config = with_usage(file.usage_db_config, "usageDBConfig", config, warn)
+    if file.scenario_search_budgets is not None:
+        warn("scenarioSearchBudgets", "not used by this version")
     return config
 
 
@@ -168,8 +170,36 @@ def config_from_operator(raw: bytes, base: Config, warn: Warn) -> Config:
             node_pool_label=shared.node_pool_label_key or base.node_pool_label,
         )
     base = with_sharing(spec, base, warn)
+    if spec.queue_controller is not None:
+        base = _with_queue_metrics(spec.queue_controller, base, warn)
     grouper = spec.pod_grouper.args if spec.pod_grouper else None
     return base if grouper is None else _with_grouper(grouper, base)
+
+
+def _with_queue_metrics(args: operator.QueueController, base: Config, warn: Warn) -> Config:
+    field = "spec.queueController"
+    names = _pairs(args.queue_label_to_metric_label, f"{field}.queueLabelToMetricLabel")
+    defaults = _pairs(args.queue_label_to_default_metric_value, f"{field}.queueLabelToDefaultMetricValue")
+    labels: list[tuple[str, str, str]] = []
+    for key, name in sorted(names.items()):
+        if not _METRIC_LABEL.fullmatch(name) or name in _QUEUE_LABELS or name in {other for _, other, _ in labels}:
+            text = f"{shown(name)} is no label of its own: use letters, digits and _, another one than that of others"
+            warn(f"{field}.queueLabelToMetricLabel", text)
+            continue
+        labels.append((key, name, defaults.get(key, "")))
+    return replace(base, queue_metric_labels=tuple(labels))
+
+
+def _pairs(text: str | None, field: str) -> dict[str, str]:
+    """What "a=b,c=d" says; of two for the same key the last one. Raises FieldError."""
+    found: dict[str, str] = {}
+    for part in (text or "").split(","):
+        key, equals, value = part.strip().partition("=")
+        if part.strip() and not (key and equals):
+            raise FieldError(field, f"{shown(part)} is no pair: write it as key=value,key=value")
+        if key:
+            found[key.strip()] = value.strip()
+    return found
 
 
 def _with_grouper(args: operator.PodGrouperArgs, base: Config) -> Config:
@@ -197,12 +227,10 @@ def config_from_shard(raw: bytes, base: Config, warn: Warn) -> Config:
         queue_depth=_depths(spec.queue_depth_per_action or {}, actions, "spec.queueDepthPerAction"),
         node_pool=spec.partition_label_value or base.node_pool,
     )
-    for name, part in (
-        ("usageDBConfig", spec.usage_db_config),
-        ("scenarioSearchBudgets", spec.scenario_search_budgets),
-    ):
-        if part is not None:
-            warn(f"spec.{name}", "not used by this version")
+    if spec.usage_db_config is not None:
+        config = with_usage(spec.usage_db_config, "spec.usageDBConfig", config, warn)
+    if spec.scenario_search_budgets is not None:
+        warn("spec.scenarioSearchBudgets", "not used by this version")
     return _with_flags(spec.args or {}, config)
 
 

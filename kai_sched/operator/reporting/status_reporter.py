@@ -115,7 +115,7 @@ class StatusReporter:
         result = decided.result
         close_s = decided.seconds - result.open_s - sum(result.actions_s.values())
         times = CycleTimes(decided.seconds, result.open_s, result.actions_s, close_s)
-        self._metrics.observe_cycle(decided.cluster, result, times)
+        self._metrics.observe_cycle(decided.cluster, result, times, decided.config.queue_metric_labels)
         if result.effects or self._n_pipelined:
             self._batch.cycles.append(decided)
         self._log(decided)

@@ -20,6 +20,8 @@ class TestScenarios:
             "now": "1970-01-01T00:00:05Z",
             "secondsBetweenCycles": 0.5,
             "keepsTerminating": ["g"],
+            "usage": {"a": {"cpu": 0.25, "nvidia.com/gpu": 1.5}, "gone": {}},
+            "nodePool": "blue",
             "schedulerConfig": {"tiers": [{"plugins": [{"name": "gpuspread"}]}], "actions": "allocate"},
             "objects": [queue("a"), listing(thing("Node", "n"))],
         }
@@ -28,8 +30,10 @@ class TestScenarios:
         assert (case.seconds_between_cycles, case.keeps_terminating) == (0.5, frozenset({"g"}))
         assert case.actions == ("reclaim", "allocate")
         assert case.config.plugins == {"gpuspread": {}}
+        assert (case.config.node_pool_label, case.config.node_pool) == ("kai.scheduler/node-pool", "blue")
         cluster = case.store.cluster()
         assert (list(cluster.queues), list(cluster.nodes)) == (["a"], ["n"])
+        assert cluster.queues["a"].usage == (0.25, 0.0, 1.5)
         assert str(case.sources["Queue a"]).endswith("s.json, document 1, item 1")
 
     def test_defaults(self, write: Write) -> None:
@@ -65,6 +69,10 @@ class TestScenarios:
             ({"cycles": 10**9}, "spec.cycles"),
             ({"cycles": "7"}, "spec.cycles"),
             ({"now": "noon"}, "spec.now"),
+            ({"usage": {"a": {"cpu": -0.5}}}, "spec.usage.a.cpu"),
+            ({"usage": {"a": {"gpu": 0.5}}}, "spec.usage.a.gpu"),
+            ({"usage": {"a": 0.5}}, "spec.usage.a"),
+            ({"nodePool": 1}, "spec.nodePool"),
             ({"secondsBetweenCycles": -1}, "spec.secondsBetweenCycles"),
             ({"secondsBetweenCycles": 1e300}, "spec.secondsBetweenCycles"),
             ({"schedulerConfig": {"actions": "bind"}}, "spec.schedulerConfig.actions"),

@@ -27,7 +27,8 @@ from kai_sched.cluster.client import ApiFailure
 from kai_sched.cluster.login import Credentials
 from kai_sched.cluster.paths import GROUPS
 from kai_sched.model.read.kinds import POD, POD_GROUP, QUEUE, Kind
-from kai_sched.operator.app import Base, build_intake, connect
+from kai_sched.operator.app import build_intake, connect
+from kai_sched.operator.base import Base
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle.recorder import CycleRecorder
 from kai_sched.operator.http.live_page import LivePage

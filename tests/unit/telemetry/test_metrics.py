@@ -42,6 +42,9 @@ CONTRACT = {
     "kai_queue_allocated_gpus": "gauge",
     "kai_queue_allocated_cpu_cores": "gauge",
     "kai_queue_allocated_memory_bytes": "gauge",
+    "kai_queue_cpu_usage": "gauge",
+    "kai_queue_memory_usage": "gauge",
+    "kai_queue_gpu_usage": "gauge",
 }
 # Ours, in docs/metrics.md.
 OURS = {

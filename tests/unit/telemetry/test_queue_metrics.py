@@ -46,6 +46,20 @@ def test_requests_and_limits_have_a_series_for_each_resource() -> None:
     assert values(metrics, "kai_queue_limit_gpus") == {team: 1.5, unlimited: -1.0}
 
 
+def test_labels_of_queues_are_labels_of_their_metrics() -> None:
+    queues = [Queue("team", labels={"cost-center": "c7"}), Queue("open")]
+    metrics = Metrics()
+    chosen = (("cost-center", "cost_center", "none"), ("owner", "owner", ""))
+    metrics.observe_cycle(Cluster.of(queues), NOTHING, TIMES, chosen)
+    found = {dict(each)["queue_name"]: dict(each) for each in values(metrics, "kai_queue_info")}
+    assert {name: (each["cost_center"], each["owner"]) for name, each in found.items()} == {
+        "team": ("c7", ""),
+        "open": ("none", ""),
+    }
+    metrics.observe_cycle(Cluster.of(queues), NOTHING, TIMES)
+    assert not any("owner" in dict(each) for each in values(metrics, "kai_queue_info"))
+
+
 def test_the_longest_wait_is_that_of_groups_that_never_ran_and_have_their_pods() -> None:
     groups = [
         PodGroup("ml", "old", created_ns=100 * SECOND_NS, last_start_ns=150 * SECOND_NS),

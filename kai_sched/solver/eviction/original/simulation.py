@@ -51,7 +51,7 @@ def simulate_scenario(p: int, k: int, ctx: Context, search: Search) -> bool:
         The preemptor, and how many tasks of ``search.pending`` (L,) it asks for.
     """
     count = search.counts
-    if count.scenario[0] == 0:
+    if count.scenario[0] == 0 or leaves_unseen_node(ctx, search):
         return False
     ctx.log.size[:] = 0
     count.placed[0] = 0
@@ -87,6 +87,18 @@ def simulate_scenario(p: int, k: int, ctx: Context, search: Search) -> bool:
     if not found:
         undo_all(ctx)
     return found
+
+
+@inner
+def leaves_unseen_node(ctx: Context, search: Search) -> bool:
+    """Return whether a victim of the scenario, ``lists.scenario`` (T + 1,), is on a node that is not in the snapshot.
+
+    Such as one of another node pool. v0.17.0 cannot take a pod off it in a simulation; the other search can.
+    """
+    unseen = 0
+    for entry in range(search.counts.scenario[0]):
+        unseen += ctx.state.task.node[search.lists.scenario[entry]] == NULL
+    return unseen > 0
 
 
 @inner

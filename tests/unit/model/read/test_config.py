@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kai_sched.model.config import ACTIONS, BUILT_IN_PLUGINS, OPERATOR_PLUGINS, Config
+from kai_sched.model.config import ACTIONS, BUILT_IN_PLUGINS, OPERATOR_PLUGINS, Config, UsageDatabase, UsageSettings
 from kai_sched.model.field_errors import FieldError
 from kai_sched.model.read.config import config_from_file, config_from_operator, config_from_shard, parse_actions
 from tests.unit.model.reading import Findings
@@ -97,7 +97,7 @@ class TestFile:
             "tiers[0].plugins[1].argumnets",
             "tiers[0].plugins[0].name",
             "tiers[0].plugins[1]",
-            "usageDBConfig",
+            "usageDBConfig.connectionString",
         ]
 
     @pytest.mark.parametrize(
@@ -242,3 +242,97 @@ def test_arguments_that_a_plugin_does_not_have_are_told(plugin: str, argument: s
     assert found == [(f"tiers[0].plugins[0].arguments.{argument}", f"unknown argument, ignored: {words}")]
     _, found = told(config_from_shard, {"plugins": {plugin: {"arguments": {argument: "3"}}}}, Config())
     assert found == [(f"spec.plugins.{plugin}.arguments.{argument}", f"unknown argument, ignored: {words}")]
+
+
+class TestQueueMetrics:
+    def test_labels_of_queues(self) -> None:
+        controller = {
+            "queueLabelToMetricLabel": "team=team_name, cost-center=cost_center,team=owner",
+            "queueLabelToDefaultMetricValue": "team=none",
+        }
+        config, found = told(config_from_operator, {"queueController": controller}, Config())
+        assert config.queue_metric_labels == (("cost-center", "cost_center", ""), ("team", "owner", "none"))
+        assert found == []
+
+    @pytest.mark.parametrize("pairs", ["a=queue_name", "a=__a", "a=0a", "a=", "a=x,b=x"])
+    def test_names_that_a_metric_cannot_have(self, pairs: str) -> None:
+        config, found = told(config_from_operator, {"queueController": {"queueLabelToMetricLabel": pairs}}, Config())
+        assert [field for field, _ in found] == ["spec.queueController.queueLabelToMetricLabel"]
+        assert len(config.queue_metric_labels) == pairs.count(",")
+
+    def test_what_is_no_pair(self) -> None:
+        with pytest.raises(FieldError) as caught:
+            told(config_from_operator, {"queueController": {"queueLabelToMetricLabel": "a"}}, Config())
+        assert caught.value.field == "spec.queueController.queueLabelToMetricLabel"
+
+
+class TestUsage:
+    def test_the_accounts_of_the_scheduler(self) -> None:
+        parameters = {"windowSize": "2d", "halfLifePeriod": "12h", "fetchInterval": "30s"}
+        spec = {"usageDBConfig": {"clientType": "internal", "usageParams": parameters}}
+        config, found = told(config_from_shard, spec, Config())
+        assert config.usage == UsageSettings("internal", 2 * 86_400.0, 43_200.0, 30.0)
+        assert found == []
+        config, found = told(config_from_shard, {"usageDBConfig": {"clientType": "internal"}}, Config())
+        assert config.usage == UsageSettings("internal", 7 * 86_400.0, 0.0, 60.0)
+        assert Config().usage.source == ""
+
+    def test_what_is_not_used_is_told(self) -> None:
+        parameters = {"windowType": "cron", "extraParams": {"queryResolution": "1m"}, "waitTimeout": "1s"}
+        usage = {"clientType": "internal", "connectionString": "http://p", "usageParams": parameters}
+        config, found = told(config_from_file, {"usageDBConfig": usage}, Config())
+        assert config.usage.source == "internal"
+        assert [field.removeprefix("usageDBConfig.") for field, _ in found] == [
+            "usageParams.windowType",
+            "connectionString",
+            "usageParams.waitTimeout",
+            "usageParams.extraParams",
+        ]
+        config, found = told(config_from_file, {"usageDBConfig": {"clientType": "fake"}}, Config())
+        assert (config.usage.source, [field for field, _ in found]) == ("", ["usageDBConfig.clientType"])
+
+    def test_windows_that_follow_each_other(self) -> None:
+        start = {"windowType": "tumbling", "windowSize": "1d", "tumblingWindowStartTime": "1970-01-01T06:00:00Z"}
+        spec = {"usageDBConfig": {"clientType": "internal", "usageParams": start}}
+        usage = told(config_from_shard, spec, Config())[0].usage
+        assert [usage.since_s(hours * 3600.0) / 3600 for hours in (6, 29, 30, 31, 5)] == [6, 6, 30, 30, -18]
+        assert UsageSettings("internal", 60.0).since_s(100.0) == 40.0
+
+    def test_a_database(self) -> None:
+        extra = {"queryResolution": "30s", "usageQueryTimeout": "2s", "gpuCapacityMetric": "vector(8)", "nonsense": "1"}
+        parameters = {"stalenessPeriod": "2m", "waitTimeout": "5s", "extraParams": extra}
+        usage = {"clientType": "prometheus", "connectionString": "http://p:9090/", "usageParams": parameters}
+        config, found = told(config_from_shard, {"usageDBConfig": usage}, Config())
+        database = config.usage.database
+        assert (database.url, database.capacity[2]) == ("http://p:9090", "vector(8)")
+        assert database.capacity[:2] == UsageDatabase().capacity[:2]
+        assert (database.resolution_s, database.timeout_s, database.stale_s, database.wait_s) == (30.0, 2.0, 120.0, 5.0)
+        assert [field for field, _ in found] == ["spec.usageDBConfig.usageParams.extraParams.nonsense"]
+
+    @pytest.mark.parametrize(
+        ("usage", "field"),
+        [
+            ({"clientType": "influx"}, "clientType"),
+            ({"clientType": "prometheus", "connectionString": "p:9090"}, "connectionString"),
+            (
+                {"clientType": "internal", "usageParams": {"windowType": "tumbling"}},
+                "usageParams.tumblingWindowStartTime",
+            ),
+            (
+                {
+                    "clientType": "prometheus",
+                    "connectionString": "http://p",
+                    "usageParams": {"extraParams": {"queryResolution": "x"}},
+                },
+                "usageParams.extraParams.queryResolution",
+            ),
+            ({"clientType": "internal", "usageParams": {"windowSize": "week"}}, "usageParams.windowSize"),
+            ({"clientType": "internal", "usageParams": {"windowSize": "1s"}}, "usageParams.windowSize"),
+            ({"clientType": "internal", "usageParams": {"fetchInterval": "1ms"}}, "usageParams.fetchInterval"),
+            ({"clientType": "internal", "usageParams": {"halfLifePeriod": "x"}}, "usageParams.halfLifePeriod"),
+        ],
+    )
+    def test_bad_values_name_the_field(self, usage: dict[str, Any], field: str) -> None:
+        with pytest.raises(FieldError) as caught:
+            told(config_from_shard, {"usageDBConfig": usage}, Config())
+        assert caught.value.field == f"spec.usageDBConfig.{field}"
