@@ -22,7 +22,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TOOLS = Path(__file__).resolve().parent / "tools"
-GROUPS = ("etcd", "kwok", "kubernetes", "helm", "kuberay", "jobset", "kueue", "lws", "dra", "allocator", "prometheus")
+GROUPS = (
+    "etcd",
+    "kwok",
+    "kubernetes",
+    "helm",
+    "kuberay",
+    "jobset",
+    "kueue",
+    "lws",
+    "dra",
+    "allocator",
+    "prometheus",
+    "prometheus-operator",
+)
 ASSETS = "KUBEBUILDER_ASSETS"
 
 # The stages say how kwok's kubelets behave; it knows none of itself. A heartbeat each 20 s is what a kubelet sends.
@@ -41,11 +54,16 @@ SHIPPED = {
     "kwok": ("sigs.k8s.io/kwok", "stages", KWOK_STAGES),
     "kuberay": ("github.com/ray-project/kuberay/ray-operator", "manifests", ("config/crd/bases", "config/samples")),
     "jobset": ("sigs.k8s.io/jobset", "manifests", ("config/components/crd/bases", "config/components/webhook")),
+    "prometheus-operator": (
+        "github.com/prometheus-operator/prometheus-operator",
+        "manifests",
+        ("example/prometheus-operator-crd",),
+    ),
     "kueue": ("sigs.k8s.io/kueue", "manifests", ("config/components/crd/bases",)),
     "lws": ("sigs.k8s.io/lws", "manifests", ("config/crd/bases", "config/webhook")),
 }
 
-FILES_ONLY = frozenset({"kueue"})  # groups without a program
+FILES_ONLY = frozenset({"kueue", "prometheus-operator"})  # groups without a program
 
 
 class Unavailable(Exception):

@@ -19,11 +19,12 @@ from tests.cluster.device_plugin import DevicePlugin, device_of
 from tests.cluster.helm_release import DEPLOYMENT, NAMESPACE, Release
 from tests.cluster.processes import wait_until
 from tests.cluster.workload_objects import apply, pods_of, wait_one_group, wait_running
-from tests.cluster.workload_operators import start_kuberay
+from tests.cluster.workload_operators import install_crds, start_kuberay
 from tests.tree import ROOT
 
-TOOLS = ("helm", "kuberay")
-# All that can be switched on; ServiceMonitor and PrometheusRule are kinds of the Prometheus operator.
+TOOLS = ("helm", "kuberay", "prometheus-operator")
+MONITORS = ("prometheusrules", "servicemonitors")
+# All that can be switched on.
 EVERYTHING = (
     *rendered_manifests.COMPONENTS,
     "shards[0].name=a100",
@@ -32,6 +33,12 @@ EVERYTHING = (
     "global.nodeSelector.kubernetes\\.io/os=linux",
     "scheduler.image.digest=sha256:" + "0" * 64,
     "monitoring.dashboards.enabled=true",
+    "monitoring.serviceMonitor.enabled=true",
+    "monitoring.serviceMonitor.authorization.credentials.name=token",
+    "monitoring.serviceMonitor.authorization.credentials.key=token",
+    "monitoring.serviceMonitor.relabelings[0].targetLabel=cluster",
+    "monitoring.alerts.enabled=true",
+    "monitoring.labels.release=prometheus",
     "networkPolicy.metricsFrom[0].ipBlock.cidr=10.0.0.0/8",
 )
 
@@ -75,6 +82,8 @@ def test_a_wrong_value_is_refused_with_its_name() -> None:
 
 def test_the_api_server_takes_all_that_can_be_rendered(cluster: Cluster, tmp_path: Path) -> None:
     """With strict validation: a field that no schema has is an error."""
+    for kind in MONITORS:
+        install_crds(cluster, "prometheus-operator", f"*_{kind}.yaml")
     cluster.add_namespace(NAMESPACE)
     for namespace in (sharing.NAMESPACE, "kai-scale-adjust"):
         cluster.add_namespace(namespace)
@@ -84,6 +93,8 @@ def test_the_api_server_takes_all_that_can_be_rendered(cluster: Cluster, tmp_pat
                            "-f", str(path))  # fmt: skip
     kinds = {line.partition("/")[0] for line in said.splitlines()}
     assert {"deployment.apps", "networkpolicy.networking.k8s.io", "poddisruptionbudget.policy"} <= kinds
+    assert {"servicemonitor.monitoring.coreos.com", "prometheusrule.monitoring.coreos.com"} <= kinds
+    cluster.kubectl("delete", "crd", *(f"{kind}.monitoring.coreos.com" for kind in MONITORS))
     assert "kai-scheduler-a100" in said
 
 

@@ -70,9 +70,11 @@ OPERATORS: Mapping[str, Callable[[ControlPlane, Cluster, Path], Process]] = {
 }
 
 
-def install_crds(cluster: Cluster, group: str) -> None:
-    """The definitions that came with the operator, served when this returns."""
-    paths = [path for path in components.shipped(group) if "\nkind: CustomResourceDefinition\n" in path.read_text()]
+def install_crds(cluster: Cluster, group: str, pattern: str = "*.yaml") -> None:
+    """The definitions that came with the operator, those in files of that name, served when this returns."""
+    paths = [
+        path for path in components.shipped(group, pattern) if "\nkind: CustomResourceDefinition\n" in path.read_text()
+    ]
     names = [yaml.safe_load(path.read_text())["metadata"]["name"] for path in paths]
     for path in paths:
         cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(path))
