@@ -14,6 +14,7 @@ from kai_sched.model.config import UsageSettings
 from kai_sched.model.objects import UsedShares
 
 QUEUE_LABEL = "queue_name"
+QUERY = "api/v1/query"  # of Prometheus
 
 
 class UsageFailure(Exception):
@@ -75,7 +76,7 @@ async def _ask(session: aiohttp.ClientSession, url: str, text: str, now_s: float
     """Labels and value of each series."""
     fields = {"query": text, "time": f"{now_s:.3f}"}
     try:
-        async with session.post(f"{url}/api/v1/query", data=fields) as answer:
+        async with session.post(f"{url}/{QUERY}", data=fields) as answer:
             found = _decode(await answer.read())
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError, msgspec.MsgspecError) as error:
         problem = str(error) or type(error).__name__
