@@ -21,19 +21,23 @@ SOURCES := $(shell find kai_sched -name '*.py')
 SOLVER := $(shell find kai_sched/solver kai_sched/snapshot -name '*.py')
 
 FAST := --hypothesis-profile=fast -m 'not slow and not cluster and not browser and not long'
-# All but the long ones, in two parts: what can run beside other tests, and what cannot.
+# All but the long ones, in three parts: what can run beside other tests, what needs a control plane, of which each of
+# two processes has its own, and what cannot run beside others.
 BESIDE := --hypothesis-profile=full -m 'not (long or cluster or browser or alone)'
-ALONE := --hypothesis-profile=full -m '(cluster or browser or alone) and not long'
+LIVE := --hypothesis-profile=full -m 'cluster and not (long or alone)'
+ALONE := --hypothesis-profile=full -m '(browser or alone) and not long'
 LONG := --hypothesis-profile=full -m long
 # What most programs against a real API server need. Tests that need more build it (tests/cluster/conftest.py).
 CONTROL_PLANE := etcd kubernetes kwok
 # Over all cores: for tests that neither measure time nor share a control plane.
 SPREAD := --numprocesses=auto --dist=worksteal
+PAIR := --numprocesses=2 --dist=loadfile
 # The rules of the house, which `make check` and the hooks of .pre-commit-config.yaml run.
 HOUSE := tests/test_architecture.py tests/test_tidy.py tests/test_house.py tests/test_front_page.py tests/test_site.py
 PURE := $(wildcard tests/properties tests/scenarios)
 # What runs a second time with kernels interpreted; how they are compiled is no part of it, and explanations are
 # thousands of cycles, each of which other tests look at.
+INTERPRETED := --hypothesis-profile=fast -m 'not (long or cluster or browser or alone)'
 KERNEL_SUITES := $(PURE) $(wildcard tests/unit/solver) --ignore=tests/unit/solver/jit/test_jit.py \
   --ignore=tests/properties/test_explanations.py
 
@@ -95,10 +99,11 @@ test: $(DEV) $(WARM) check
 	@echo 'Left out: the slow tests, many examples, most tests on a real API server, the page in Chromium,' \
 	  'interpreted kernels (make test-all); tests that take minutes each (make test-long)'
 
-test-all: $(DEV) $(WARM) $(RELEASE) check chromium image-tools site licenses dist/.made
+test-all: $(DEV) $(WARM) $(RELEASE) check chromium image-tools cluster-tools site licenses dist/.made
 	$(BIN)/python -m pytest $(BESIDE) $(HOUSE:%=--ignore=%) $(SPREAD)
+	$(BIN)/python -m pytest $(LIVE) $(PAIR)
 	$(BIN)/python -m pytest $(ALONE)
-	KAI_SCHED_JIT=off $(BIN)/python -m pytest $(BESIDE) $(KERNEL_SUITES) $(SPREAD)
+	KAI_SCHED_JIT=off $(BIN)/python -m pytest $(INTERPRETED) $(KERNEL_SUITES) $(SPREAD)
 
 test-fast: $(DEV) $(WARM)
 	$(BIN)/python -m pytest $(FAST) $(SPREAD)
@@ -115,7 +120,7 @@ test-kind: $(DEV) $(WARM) cluster-tools
 	kind=$$($(BIN)/python -m tests.cluster.components where kind kind) && \
 	trap "$$kind delete cluster --name kai-sched-tests" EXIT && \
 	$$kind create cluster --name kai-sched-tests --kubeconfig .cluster/kind --wait 5m && \
-	KAI_TEST_KUBECONFIG=.cluster/kind $(BIN)/python -m pytest $(ALONE) tests/cluster
+	KAI_TEST_KUBECONFIG=.cluster/kind $(BIN)/python -m pytest $(LIVE) tests/cluster
 
 check: $(DEV)
 	$(BIN)/ruff format --check --quiet .

@@ -135,13 +135,17 @@ def recipe(target: str) -> str:
 
 
 def test_every_test_is_run_by_test_all_or_by_test_long() -> None:
-    """Both run the whole tree, one without what is marked as long, in two parts, the other with that alone."""
+    """Both run the whole tree, one without what is marked as long, in three parts, the other with that alone."""
     commands = re.findall(r"-m pytest (.*)", recipe("test-all"))
     rules = commands[0].removeprefix("--quiet ")
     assert rules.startswith("tests/test_architecture.py ")
-    full, live = "--hypothesis-profile=full -m", "cluster or browser or alone"
+    full = "--hypothesis-profile=full -m"
     left_out = " ".join(f"--ignore={path}" for path in rules.split())
-    assert commands[1:3] == [f"{full} 'not (long or {live})' {left_out} {SPREAD}", f"{full} '({live}) and not long'"]
+    assert commands[1:4] == [
+        f"{full} 'not (long or cluster or browser or alone)' {left_out} {SPREAD}",
+        f"{full} 'cluster and not (long or alone)' --numprocesses=2 --dist=loadfile",
+        f"{full} '(browser or alone) and not long'",
+    ]
     long = recipe("test-long")
     assert re.findall(r"-m pytest (.*)", long) == ["--hypothesis-profile=full -m long"]
     assert re.findall(r"-m tests.cluster.soak (.*)", long) == ["--minutes 2"]

@@ -6,6 +6,8 @@ import json
 import time
 from datetime import UTC, datetime
 
+import pytest
+
 from tests.cluster import objects
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import SYSTEM_NAMESPACE, StartOperator
@@ -41,6 +43,7 @@ def make_room(cluster: Cluster) -> None:
     cluster.add_queues("team")
 
 
+@pytest.mark.alone
 def test_a_standby_takes_over_from_a_leader_that_was_killed(
     cluster: Cluster, own_plane: ControlPlane, proxy: Proxy, operator: StartOperator
 ) -> None:
@@ -126,6 +129,7 @@ def test_a_leader_that_ends_in_order_leaves_no_gap(
     assert_bound_once(cluster, own_plane.audit, mark, GANG)
 
 
+@pytest.mark.alone
 def test_a_solver_that_takes_ten_seconds_stops_neither_lease_nor_pages(
     cluster: Cluster, own_plane: ControlPlane, operator: StartOperator
 ) -> None:

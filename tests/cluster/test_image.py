@@ -25,6 +25,8 @@ from tests.image.build import Builder, size
 from tests.image.container import COUNT_COMPILED, Container
 from tests.tree import ROOT
 
+pytestmark = pytest.mark.alone
+
 SECRETS = "/run/secrets/kubernetes.io/serviceaccount"
 # libllvmlite alone has 172 MB, numpy 53 and the base 128 (docs/performance.md).
 SIZE_MAX = 550e6

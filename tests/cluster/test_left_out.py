@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
+
 from kai_sched.api import names
 from tests.cluster import claims, objects
 from tests.cluster.client import Object
@@ -77,6 +79,7 @@ def test_a_class_that_fails_for_its_devices_is_unusable_and_nothing_else(
     assert "of-broken" not in cluster.bound()
 
 
+@pytest.mark.alone
 def test_a_cycle_that_does_not_end_is_told_and_another_replica_leads(cluster: Cluster, operator: StartOperator) -> None:
     cluster.add_queues("team")
     cluster.add_nodes(1)

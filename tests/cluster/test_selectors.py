@@ -6,6 +6,8 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from kai_sched.api import names
 from tests.cluster import claims, objects
 from tests.cluster.client import Object
@@ -41,6 +43,7 @@ def prepare(cluster: Cluster) -> None:
         cluster.create(claims.resource_slice(name))
 
 
+@pytest.mark.alone
 def test_a_selector_that_takes_hours_stops_neither_lease_nor_pages_nor_binds(
     cluster: Cluster, operator: StartOperator
 ) -> None:

@@ -11,6 +11,8 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from kai_sched.api import names
 from kai_sched.operator.http import authority, certificate
 from tests.cluster import objects
@@ -122,6 +124,7 @@ def judged_annotations() -> set[str]:
     }
 
 
+@pytest.mark.alone
 def test_configurations_that_are_new_are_trusted_within_seconds(cluster: Cluster, operator: StartOperator) -> None:
     one = operator(webhooks=True, shutdown_delay_s=20.0)
     assert one.webhook_port
@@ -226,6 +229,7 @@ class Load:
                 self.created += 1
 
 
+@pytest.mark.alone
 def test_no_pod_is_refused_while_replicas_are_replaced(cluster: Cluster, operator: StartOperator) -> None:
     every = [operator(webhooks=True, shutdown_delay_s=2.5, ready=False) for _ in range(4)]
     for replica in every:
