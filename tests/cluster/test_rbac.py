@@ -17,6 +17,7 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.installed import MANIFESTS, call_on_loopback
 from tests.cluster.processes import wait_until
 from tests.cluster.proxy import Proxy
+from tests.tree import ROOT
 
 # What is done for workloads alone: the tests of workloads run with these rights.
 GROUPING = {
@@ -24,7 +25,6 @@ GROUPING = {
     ("create", "podgroups"),
     ("get", "podgroups"),
     ("update", "podgroups"),
-    ("get", "configmaps"),
 }
 # Asked for from Kubernetes 1.36 on, and by an admission plugin that is off by default.
 LATER = {("update", "resourceclaims/binding"), ("update", "pods/finalizers")}
@@ -121,6 +121,14 @@ def evict_one(cluster: Cluster) -> None:
     assert cluster.find("Pod", "train", "default") is None
 
 
+def keep_accounts(cluster: Cluster) -> None:
+    """Have the past count, and wait until it is kept."""
+    cluster.kubectl("apply", "-f", str(ROOT / "examples" / "past-usage" / "shard.yaml"))
+    cluster.patch("SchedulingShard", "default", {"spec": {"usageDBConfig": {"usageParams": {"fetchInterval": "1s"}}}})
+    path = "kai-scheduler-usage", SYSTEM_NAMESPACE
+    wait_until(lambda: cluster.get("ConfigMap", *path).get("binaryData"), "accounts that are kept")
+
+
 def test_one_apply_installs_it_and_it_needs_no_right_but_those_it_is_given(
     cluster: Cluster, own_plane: ControlPlane, proxy: Proxy, operator: StartOperator
 ) -> None:
@@ -168,6 +176,7 @@ def test_one_apply_installs_it_and_it_needs_no_right_but_those_it_is_given(
     assert chosen[names.SELECTED_NODE_ANNOTATION] == "node-0"
     claim_two(cluster, proxy)
     evict_one(cluster)
+    keep_accounts(cluster)
 
     # The certificate is made, and made anew by the next one to start.
     assert replica.terminate() == 0
