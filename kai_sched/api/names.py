@@ -19,6 +19,7 @@ TOPOLOGY_VERSION = f"{KAI_GROUP}/v1alpha1"
 CONFIG_VERSION = f"{KAI_GROUP}/v1"
 DRA_VERSION = "resource.k8s.io/v1"
 DRA_TAINT_VERSION = "resource.k8s.io/v1alpha3"  # of DeviceTaintRules, as of Kubernetes 1.33 to 1.35
+NAMESPACE = "kai-scheduler"  # of the scheduler, unless it is told another one
 CONFIG_NAME = "kai-config"
 DEFAULT_SHARD = "default"
 DEFAULT_QUEUE = "default-queue"

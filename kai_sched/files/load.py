@@ -23,9 +23,10 @@ from kai_sched.files.errors import BrokenInput
 from kai_sched.files.expanded import Expanded, SuspendedWorkload, has_work
 from kai_sched.files.input_time import TimeSource, newest_time_ns
 from kai_sched.files.items import Item, problem_in, read_items, unfold, warner, without_older
+from kai_sched.files.past_usage import usage_in
 from kai_sched.files.reading import read_with_faults
 from kai_sched.files.run_times import Deadline, WorkloadName, deadlines
-from kai_sched.files.scenario import SCENARIO, as_meant, read_scenario
+from kai_sched.files.scenario import SCENARIO, read_scenario, unplaced
 from kai_sched.files.settings import Overlay, cluster_config, read_overlay
 from kai_sched.files.sources import FilePosition, read_bytes
 from kai_sched.files.strict import name_problems
@@ -33,7 +34,7 @@ from kai_sched.model.checks import QUEUE_FIELD, limited, problems_of
 from kai_sched.model.config import Config
 from kai_sched.model.field_errors import FieldError, shown
 from kai_sched.model.garbage import collector_paused
-from kai_sched.model.objects import UsedShares
+from kai_sched.model.objects import Queue, UsedShares
 from kai_sched.model.problems import Problem
 from kai_sched.model.read.kinds import KINDS, OPERATOR_CONFIG, POD, SHARD, VERSIONS, Kind, Reader, check_unread
 from kai_sched.model.store import Store
@@ -197,6 +198,7 @@ def _load(
         expanded = replace(expanded, items=with_ephemeral_claims(with_claims(expanded.items, problems)))
         if not place:
             problems.extend(name_problems(plain, case.config.queue_label))
+            case = replace(case, usage=usage_in(plain, case.config, problems))
         sources = _read(expanded, case, pace, problems, unread)
         if not place:
             pods = [item for item in expanded.items if item.kind == POD]
@@ -326,7 +328,9 @@ def _read(
             continue
         if faults:
             faulty.add(subject)
-        case.store.put(as_meant(found, case.usage) if case.is_scenario else found)
+        if isinstance(found, Queue) and found.name in case.usage:
+            found = replace(found, usage=case.usage[found.name])
+        case.store.put(unplaced(found) if case.is_scenario else found)
     if items and not sources and not any(problem.fatal for problem in problems):
         message = "it has no object that the scheduler uses: name files with nodes, queues, pod groups and pods"
         problems.append(Problem(case.path, "", "", message, fatal=True))

@@ -7,10 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kai_sched.api import names
+
 Manifest = Mapping[str, Any]
 
 SECRET = ("v1", "Secret")
 CONFIG_MAP = ("v1", "ConfigMap")
+USAGE_SUFFIX = "-usage"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # Fields that no decision needs, wherever they stand, and in which passwords and tokens are found.
 _LISTS = frozenset({"command", "args"})
@@ -43,9 +46,18 @@ def redacted(manifest: Manifest, kinds_config_map: str = "") -> dict[str, Any] |
     if kind == CONFIG_MAP:
         named = meta if isinstance(meta, dict) else {}
         if f"{named.get('namespace')}/{named.get('name')}" != kinds_config_map:
-            found.pop("data", None)
+            used = _used(named, found.pop("data", None))
+            if used:
+                found["data"] = used
         found.pop("binaryData", None)
     return found
+
+
+def _used(meta: Mapping[str, Any], data: Any) -> dict[str, str]:
+    """What queues used in the past, where this is the ConfigMap of a scheduler that says it."""
+    is_usage = meta.get("namespace") == names.NAMESPACE and str(meta.get("name")).endswith(USAGE_SUFFIX)
+    text = data.get("usage") if is_usage and isinstance(data, Mapping) else None
+    return {"usage": text} if isinstance(text, str) else {}
 
 
 def _mapping(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import msgspec
 from kai_sched.api import core, names
 from kai_sched.model.config import BUILT_IN_PLUGINS, Config
 from kai_sched.model.field_errors import FieldError, Warn, decode_part
-from kai_sched.model.objects import Object, Phase, Pod, Queue, UsedShares
+from kai_sched.model.objects import Object, Phase, Pod, UsedShares
 from kai_sched.model.read.config import check_actions, config_from_file
 from kai_sched.model.read.meta import time_ns
 
@@ -60,15 +60,13 @@ class Scenario:
     objects: tuple[bytes, ...]
 
 
-def as_meant(found: Object, usage: Mapping[str, UsedShares]) -> Object:
+def unplaced(found: Object) -> Object:
     """The object as scenario files mean it: a pending pod is not placed, even if it names a node.
 
-    In a cluster, a pod with a node is bound; scenario files name the expected node. Queues have a past.
+    In a cluster, a pod with a node is bound; scenario files name the expected node.
     """
     if isinstance(found, Pod) and found.phase == Phase.PENDING and not found.deleted_ns:
         return replace(found, node="", expected_node=found.node)
-    if isinstance(found, Queue) and found.name in usage:
-        return replace(found, usage=usage[found.name])
     return found
 
 

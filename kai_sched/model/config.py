@@ -243,6 +243,16 @@ class Config:
             raise ValueError(f"victims is one of {', '.join(VICTIMS)}, not {self.victims!r}: write one of them")
 
 
+def scheduler_and_pool(config: Config) -> str:
+    """What tells this scheduler from others: its name, and its node pool, if it has one."""
+    return f"{config.scheduler_name}-{config.node_pool}" if config.node_pool else config.scheduler_name
+
+
+def past_usage_map(config: Config) -> tuple[str, str]:
+    """Namespace and name of the ConfigMap in which past usage is looked for, where nobody says another one."""
+    return names.NAMESPACE, f"{scheduler_and_pool(config)}-usage"
+
+
 def in_pool(labels: Mapping[str, str], config: Config) -> bool:
     """Whether an object belongs to this scheduler's node pool (11.3)."""
     if not config.node_pool_label:

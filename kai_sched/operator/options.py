@@ -6,8 +6,9 @@ import os
 import tempfile
 from dataclasses import dataclass, field
 
+from kai_sched.api import names
 from kai_sched.files.settings_folder import SettingsFolder
-from kai_sched.model.config import Config
+from kai_sched.model.config import Config, scheduler_and_pool
 
 
 def default_folder() -> str:
@@ -52,7 +53,7 @@ class RunOptions:
     kubeconfig: str | None = None
     context: str | None = None
     server: str | None = None
-    namespace: str = "kai-scheduler"
+    namespace: str = names.NAMESPACE
     config: Config = field(default_factory=Config)
     shard: str = "default"
     installed: SettingsFolder = field(default_factory=SettingsFolder)
@@ -72,5 +73,4 @@ class RunOptions:
 
     def lease_name(self, config: Config) -> str:
         """Return the name of the lease: that of the flag, else of the scheduler and its node pool, if it has one."""
-        pool = config.node_pool
-        return self.lease or f"{config.scheduler_name}{f'-{pool}' if pool else ''}"
+        return self.lease or scheduler_and_pool(config)

@@ -18,6 +18,7 @@ from kai_sched.cluster.client import MERGE, Api, ApiFailure
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import object_path
 from kai_sched.cluster.usage_database import UsageFailure, usage_of_queues
+from kai_sched.files.past_usage import USAGE_KEY
 from kai_sched.model.config import INTERNAL, PROMETHEUS, Config, UsageSettings, in_pool
 from kai_sched.model.objects import NOTHING_USED, Node, Queue, UsedShares
 from kai_sched.model.store import Cluster
@@ -31,7 +32,7 @@ from kai_sched.telemetry.unexpected import FAULTS
 log = structlog.get_logger("usage")
 
 SAMPLE_S = 5.0  # how often what queues hold is looked at
-ACCOUNTS_KEY, USAGE_KEY = "accounts", "usage"
+ACCOUNTS_KEY = "accounts"
 MISSING = "there is none: create it, or let the chart; without it accounts begin anew with each leader"
 # So long the first cycle waits for what was kept; afterwards it is added as soon as it can be read.
 WAIT_S = 60.0
@@ -167,6 +168,7 @@ class UsageAccounts:
             return False
         self._problem, self._fetched_at = "", self._clock.monotonic()
         self._count(usage)
+        await self._write({})
         return True
 
     async def save(self) -> None:
@@ -179,15 +181,16 @@ class UsageAccounts:
         if accounts is None or not self._is_ready or not await self._restore(accounts):
             return
         self._show()
+        kept = await asyncio.to_thread(accounts.encode, self._known())
+        await self._write({"binaryData": {ACCOUNTS_KEY: base64.b64encode(kept).decode()}})
+
+    async def _write(self, body: Mapping[str, object]) -> None:
+        """Write that, and what counts: who decides on the cluster offline reads it there."""
         usage = {
             queue: dict(zip(QUEUE_RESOURCES, (round(part, 6) for part in shares), strict=True))
             for queue, shares in sorted(self._usage.items())
         }
-        kept = await asyncio.to_thread(accounts.encode, self._known())
-        body = {
-            "data": {USAGE_KEY: msgspec.json.encode(usage).decode()},
-            "binaryData": {ACCOUNTS_KEY: base64.b64encode(kept).decode()},
-        }
+        body = {"data": {USAGE_KEY: msgspec.json.encode(usage).decode()}, **body}
         try:
             await self._api.request("PATCH", self._path, body=msgspec.json.encode(body), content_type=MERGE)
         except ApiFailure as failure:

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from kai_sched import run_cycle
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.model.config import Config, UsageSettings
+from kai_sched.model.objects import UsedShares
 from kai_sched.model.store import Cluster
 from kai_sched.operator import usage_accounts
 from kai_sched.operator.clock import Clock
@@ -130,6 +131,18 @@ async def test_what_cannot_be_read_at_first_is_not_overwritten(monkeypatch: pyte
     assert world.gpu_usage(following)["a"] == 0.0
     await following.save()
     assert world.gpu_usage(following)["a"] == pytest.approx(0.5)
+
+
+async def test_what_a_database_says_is_written_down_for_who_decides_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def usage_of_queues(*_: object) -> dict[str, UsedShares]:
+        return {"a": UsedShares(0.25, 0.0, 0.75)}
+
+    monkeypatch.setattr(usage_accounts, "usage_of_queues", usage_of_queues)
+    world = World(config=Config(usage=UsageSettings("prometheus")))
+    accounts = world.accounts()
+    await accounts.load()
+    assert world.gpu_usage(accounts) == {"all": 0.0, "a": 0.75, "b": 0.0}
+    assert world.content == {"data": {"usage": '{"a":{"cpu":0.25,"memory":0.0,"gpu":0.75}}'}}
 
 
 async def test_accounts_that_are_switched_on_again_go_on() -> None:

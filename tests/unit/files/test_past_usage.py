@@ -1,0 +1,53 @@
+"""What queues used before, in a dump of a cluster whose scheduler counts it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kai_sched.api.names import NAMESPACE
+from kai_sched.files.load import load
+from kai_sched.files.redaction import redacted
+from tests.unit.files.inputs import Write, clean, queue, thing, told
+
+USAGE = {"a": {"cpu": 0.5, "memory": 0.25, "gpu": 1.0}}
+
+
+def usage_map(usage: Any = USAGE, name: str = "kai-scheduler-usage", namespace: str = NAMESPACE) -> dict[str, Any]:
+    found = thing("ConfigMap", name, None, namespace, data={"usage": json.dumps(usage), "secret": "x"})
+    found.pop("spec", None)
+    return found
+
+
+def shard(**spec: Any) -> dict[str, Any]:
+    return thing("SchedulingShard", "default", {"usageDBConfig": {"clientType": "internal"}, **spec})
+
+
+def test_it_counts_where_the_scheduler_counts_it(write: Write) -> None:
+    (case,) = clean(write("a.json", queue("a"), queue("b"), usage_map(), shard()))
+    queues = case.store.cluster().queues
+    assert (queues["a"].usage, queues["b"].usage) == ((0.5, 0.25, 1.0), (0.0, 0.0, 0.0))
+    (case,) = clean(write("b.json", queue("a"), usage_map()))
+    assert case.store.cluster().queues["a"].usage == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("other", [{"name": "kai-scheduler-blue-usage"}, {"namespace": "tenant"}])
+def test_that_of_others_does_not(write: Write, other: dict[str, str]) -> None:
+    (case,) = clean(write("a.json", queue("a"), usage_map(**other), shard()))
+    assert case.store.cluster().queues["a"].usage == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("usage", [[], {"a": {"gpu": -1}}, {"a": 1}, {"a": {"gpu": "x"}}])
+def test_what_cannot_be_read_is_told(write: Write, usage: Any) -> None:
+    lines = told(load([write("a.json", queue("a"), usage_map(usage), shard())]))
+    assert [line for line in lines if "data.usage: " in line and "the past does not count" in line]
+
+
+def test_a_dump_keeps_it_and_nothing_else_of_the_map() -> None:
+    found = redacted(usage_map())
+    assert found is not None
+    assert list(found["data"]) == ["usage"]
+    for other in (usage_map(namespace="tenant"), usage_map(name="settings")):
+        assert "data" not in (redacted(other) or {})
