@@ -52,7 +52,7 @@ def usage_in(items: Sequence[Item], config: Config, problems: list[Problem]) -> 
                 continue
             text = (found.data or {}).get(USAGE_KEY, "{}")
             return {queue: _shares(each) for queue, each in _decode_usage(text).items()}
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
             problems.append(problem_in(item, f"data.{USAGE_KEY}", f"{error}: {REMEDY}"))
     return {}
 

@@ -25,6 +25,7 @@ SPANS = 24
 HALF_LIVES = 16.0
 # Of so many queues, those with the most, is kept what was written down: it has to fit into a ConfigMap of 1 MiB.
 QUEUES_MAX = 2_000
+SHORTEST_S = 0.001  # what was held for less was held for no time
 NOTHING: Amounts = (0.0, 0.0, 0.0)
 
 
@@ -128,11 +129,11 @@ class PastUsage:
         """Add what ``encode`` wrote down, maybe with another window. Raises ValueError for anything else."""
         try:
             written = _decode(gzip.decompress(data))
-        except (OSError, EOFError, zlib.error, msgspec.MsgspecError) as error:
+        except (OSError, EOFError, zlib.error, msgspec.MsgspecError, RecursionError) as error:
             raise ValueError(f"these are no accounts of usage: {error}") from None
         for span in written.spans:
             length_s = min(span.end_s, now_s) - span.start_s
-            if length_s > 0:
+            if length_s > SHORTEST_S:
                 rates = {queue: _times(amounts, 1 / length_s) for queue, amounts in span.held.items()}
                 self._add(span.start_s, span.start_s + length_s, now_s, rates, _times(span.capacity, 1 / length_s))
 

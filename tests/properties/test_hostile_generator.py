@@ -60,6 +60,8 @@ ELSEWHERE = {
     "KueueSpec": "test_hostile_takeover",
     "KueueMeta": "test_hostile_takeover",
     "KueueObject": "test_hostile_takeover",
+    "UsageMap": "test_past_usage",
+    "_AccountsMap": "test_usage_accounts",
     "_User": "an answer of the API server",
     "_TokenStatus": "an answer of the API server",
     "_AccessStatus": "an answer of the API server",

@@ -39,9 +39,15 @@ def test_that_of_others_does_not(write: Write, other: dict[str, str]) -> None:
     assert case.store.cluster().queues["a"].usage == (0.0, 0.0, 0.0)
 
 
-@pytest.mark.parametrize("usage", [[], {"a": {"gpu": -1}}, {"a": 1}, {"a": {"gpu": "x"}}])
-def test_what_cannot_be_read_is_told(write: Write, usage: Any) -> None:
-    lines = told(load([write("a.json", queue("a"), usage_map(usage), shard())]))
+DEEP = '{"a": {"b": ' + "[" * 10_000 + "]" * 10_000 + "}}"
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "", '{"a": {"gpu": -1}}', '{"a": {"gpu": 1e999}}', '{"a": 1}', '{"a": {"gpu": "x"}}', DEEP]
+)
+def test_what_cannot_be_read_is_told(write: Write, text: str) -> None:
+    content = usage_map() | {"data": {"usage": text}}
+    lines = told(load([write("a.json", queue("a"), content, shard())]))
     assert [line for line in lines if "data.usage: " in line and "the past does not count" in line]
 
 
