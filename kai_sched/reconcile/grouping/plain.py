@@ -17,8 +17,9 @@ from kai_sched.reconcile.grouping.owners import Owner
 
 
 def base(case: GroupingCase) -> Draft:
-    """One group for all pods of the top owner. Every owner on the way may name the priority."""
-    return Draft(case.owner, listed=case.chain)
+    """One group for all pods of the top owner; a gang only if an annotation asks for it. Every owner on the way may
+    name the priority."""
+    return Draft(case.owner, min_member=_minimum(case.owner), listed=case.chain)
 
 
 def build(case: GroupingCase) -> Draft:
@@ -51,9 +52,14 @@ def job(case: GroupingCase) -> Draft:
     old = f"pg-{case.pod.name}-{owner.uid}"
     if case.view.group(case.pod.namespace, old) is not None:
         return Draft(owner, name=old)
+    return Draft(owner, min_member=_minimum(owner))
+
+
+def _minimum(owner: Owner) -> int:
+    """What the annotation of the workload says, else 1."""
     key = names.BATCH_MIN_MEMBER_ANNOTATION
     minimum = number_in(owner, owner.annotations, key, "metadata.annotations", 0)
-    return Draft(owner, min_member=1 if minimum is None else minimum)
+    return 1 if minimum is None else minimum
 
 
 def cron_job(case: GroupingCase) -> Draft:

@@ -216,11 +216,20 @@ def test_minimum_of_a_job_set() -> None:
     assert told.startswith(f"JobSet ml/w: metadata.annotations[{MINIMUM}]: '0' is not a number of 1 or more")
 
 
-def test_minimum_of_a_job() -> None:
+PLAIN = ["batch/v1 Job", "apps/v1 StatefulSet", "apps/v1 ReplicaSet", "example.com/v1 Crawl"]
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_minimum_of_workloads_without_a_size(kind: str) -> None:
     for text in ("-1", "many"):
-        top = owner("batch/v1 Job", "w", annotations={MINIMUM: text})
+        top = owner(kind, "w", annotations={MINIMUM: text})
         told = fault(pod("p", top), top)
-        assert told.startswith(f"Job ml/w: metadata.annotations[{MINIMUM}]: {text!r} is not a number of 0 or more")
+        name = kind.rpartition(" ")[2]
+        assert told.startswith(f"{name} ml/w: metadata.annotations[{MINIMUM}]: {text!r} is not a number of 0 or more")
+    top = owner(kind, "w", annotations={MINIMUM: "3"})
+    assert grouping(pod("p", top), World((top,))).manifest["spec"]["minMember"] == 3
+    top = owner(kind, "w")
+    assert grouping(pod("p", top), World((top,))).manifest["spec"]["minMember"] == 1
 
 
 @pytest.mark.parametrize(
