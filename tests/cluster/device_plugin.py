@@ -40,6 +40,10 @@ class DevicePlugin:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join(10.0)
+        self.check()
+
+    def check(self) -> None:
+        """Raise AssertionError with what ended it, if something did."""
         assert self.failure is None, self.failure
 
     def _run(self) -> None:
@@ -70,8 +74,7 @@ class DevicePlugin:
                     note = {names.RESERVED_DEVICE_ANNOTATION: devices.pop(0)}
                     self.client.patch("Pod", pod["metadata"]["name"], {"metadata": {"annotations": note}}, NAMESPACE)
                 else:
-                    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}/status"
-                    self.client.request("PATCH", path, {"status": REFUSED})
+                    self.client.patch("Pod", pod["metadata"]["name"], {"status": REFUSED}, NAMESPACE, "/status")
             except Refused as refused:
                 if refused.status != 404:  # it has gone meanwhile
                     raise

@@ -27,6 +27,7 @@ from tests.cluster.balancer import Balancer
 from tests.cluster.bench import Bench, Figure
 from tests.cluster.conftest import ACCOUNT
 from tests.cluster.control_plane import ADMIN
+from tests.cluster.device_plugin import DevicePlugin
 from tests.cluster.operator_process import Operator
 from tests.cluster.proxy import Proxy
 from tests.cluster.soak_faults import RandomFaults
@@ -43,13 +44,14 @@ REFUSED_SHOWN = 5
 RIGHTS_KNOWN_S = 10.0  # after the API server has started
 
 
-def stay(faults: RandomFaults, stays: Operator, load: Load, minutes: float) -> list[Figure]:
+def stay(faults: RandomFaults, stays: Operator, load: Load, minutes: float, plugin: DevicePlugin) -> list[Figure]:
     """Measure the replica that stays, while faults are made."""
     started, started_s, cpu_s, made = time.time(), time.monotonic(), stays.cpu_s, load.judge.made
     memory = MemorySamples(stays)
     next_s = faults.pause_s()
     while (now_s := time.monotonic() - started_s) < minutes * 60:
         load.check()
+        plugin.check()
         assert stays.process.exit_code is None, f"{faults.outage_s:.1f} s without an API server: {stays.process.tail()}"
         if now_s > next_s and not is_quiet(now_s, minutes * 60):
             faults.one()
@@ -109,7 +111,7 @@ def soak(bench: Bench, minutes: float, rate: float, seed: int) -> tuple[list[Fig
     with ExitStack() as stack:
         balancer, proxy = stack.enter_context(Balancer()), stack.enter_context(Proxy(plane.server, plane.authority))
         nodes = soak_cluster.install(cluster, balancer.port)
-        stack.enter_context(soak_cluster.controlled(plane, cluster))
+        plugin = stack.enter_context(soak_cluster.controlled(plane, cluster))
         sizes = {name: soak_cluster.size_of(name) for name in nodes}
         judge = Judge(sizes, late_s=TAKE_OVER_S, torn_s=GRACE_S)
         load = Load(plane.server, plane.token(ADMIN), plane.authority, judge, rate, seed)
@@ -124,7 +126,7 @@ def soak(bench: Bench, minutes: float, rate: float, seed: int) -> tuple[list[Fig
             faults.restart_api_server(kill)
             pair = replicas.revive(pair)
         stays = replicas.take_turns(pair, max(1, int(minutes / TURNS_MINUTES)))
-        figures = stay(faults, stays, load, minutes)
+        figures = stay(faults, stays, load, minutes, plugin)
         load.stop_coming()
         faults.mend()
         load.wait_gone(3 * TAKE_OVER_S)

@@ -77,12 +77,12 @@ def install(cluster: Cluster, webhook_port: int) -> list[str]:
 
 
 @contextmanager
-def controlled(plane: ControlPlane, cluster: Cluster) -> Iterator[None]:
+def controlled(plane: ControlPlane, cluster: Cluster) -> Iterator[DevicePlugin]:
     """With controllers, and devices for reservation pods."""
     plane.start_controller_manager(CONTROLLERS)
     try:
-        with DevicePlugin(cluster, PLUGIN_POLL_S):
-            yield
+        with DevicePlugin(cluster, PLUGIN_POLL_S) as plugin:
+            yield plugin
     finally:
         plane.stop_controller_manager()
 
