@@ -23,8 +23,8 @@ SOLVER := $(shell find kai_sched/solver kai_sched/snapshot -name '*.py')
 FAST := --hypothesis-profile=fast -m 'not slow and not cluster and not browser and not long'
 # All but the long ones, in three parts: what can run beside other tests, what needs a control plane, of which each of
 # two processes has its own, and what cannot run beside others.
-# After `make test`, in one go with it, what it ran already is not run again; with more examples it is something new.
-NEW := $(if $(filter test,$(MAKECMDGOALS)), and (slow or hypothesis))
+# With TESTED=yes, after `make test`, what that ran is not run again; with more examples it is something new.
+NEW := $(if $(TESTED), and (slow or hypothesis))
 BESIDE := --hypothesis-profile=full -m 'not (long or cluster or browser or alone)$(NEW)'
 LIVE := --hypothesis-profile=full -m 'cluster and not (long or alone)'
 ALONE := --hypothesis-profile=full -m '(browser or alone) and not long'

@@ -128,7 +128,7 @@ def test_ci_refuses_what_leaves_tests_out(checkout: Path, name: str) -> None:
 
 def recipe(*targets: str) -> str:
     """The commands that make would run for targets of the real Makefile."""
-    names = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    names = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "TESTED")
     environment = {name: value for name, value in os.environ.items() if name not in names}
     command = ["make", "--dry-run", "--always-make", f"PYTHON={sys.executable}", *targets]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
@@ -151,13 +151,14 @@ def test_every_test_is_run_by_test_all_or_by_test_long() -> None:
     assert re.findall(r"-m tests.cluster.soak (.*)", long) == ["--minutes 2"]
 
 
-def test_what_make_test_ran_is_not_run_again_in_one_go_with_it() -> None:
+def test_ci_does_not_run_again_what_make_test_ran() -> None:
     """Of its tests those with generated examples are, with more of them."""
-    commands = re.findall(r"-m pytest (.*)", recipe("test", "test-all"))
-    assert [rules for rules in commands if rules.startswith("--quiet")] == commands[:1]
-    assert commands[1].startswith("--hypothesis-profile=fast -m 'not slow and not cluster")
+    assert re.search(
+        r"^export TESTED=yes\nmake test\nmake test-all\Z", (ROOT / ".ci" / "run").read_text().strip(), re.M
+    )
+    commands = re.findall(r"-m pytest (.*)", recipe("test-all", "TESTED=yes"))
     again = "'not (long or cluster or browser or alone) and (slow or hypothesis)'"
-    assert commands[3].startswith(f"--hypothesis-profile=full -m {again} ")
+    assert commands[1].startswith(f"--hypothesis-profile=full -m {again} ")
 
 
 def test_what_is_long_is_left_out_of_the_fast_tests() -> None:
