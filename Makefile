@@ -122,7 +122,7 @@ test-kind: $(DEV) $(WARM) cluster-tools
 	kind=$$($(BIN)/python -m tests.cluster.components where kind kind) && \
 	trap "$$kind delete cluster --name kai-sched-tests" EXIT && \
 	$$kind create cluster --name kai-sched-tests --kubeconfig .cluster/kind --wait 5m && \
-	KAI_TEST_KUBECONFIG=.cluster/kind $(BIN)/python -m pytest $(LIVE) tests/cluster
+	KAI_TEST_KUBECONFIG=.cluster/kind $(BIN)/python -m pytest --hypothesis-profile=full -m 'not long' tests/cluster
 
 check: $(DEV)
 	$(BIN)/ruff format --check --quiet .
