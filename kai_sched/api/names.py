@@ -20,6 +20,8 @@ CONFIG_VERSION = f"{KAI_GROUP}/v1"
 DRA_VERSION = "resource.k8s.io/v1"
 DRA_TAINT_VERSION = "resource.k8s.io/v1alpha3"  # of DeviceTaintRules, as of Kubernetes 1.33 to 1.35
 NAMESPACE = "kai-scheduler"  # of the scheduler, unless it is told another one
+# The ConfigMap with what queues used in the past: the end of its name, and the text that says it
+PAST_USAGE_SUFFIX, PAST_USAGE_KEY = "-usage", "usage"
 CONFIG_NAME = "kai-config"
 DEFAULT_SHARD = "default"
 DEFAULT_QUEUE = "default-queue"

@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from kai_sched.api import core
+from kai_sched.api import core, names
 from kai_sched.files.items import Item, problem_in
 from kai_sched.model.config import Config, past_usage_map
 from kai_sched.model.objects import UsedShares
 from kai_sched.model.problems import Problem
 
 CONFIG_MAP = ("v1", "ConfigMap")
-USAGE_KEY = "usage"
 REMEDY = "the past does not count: read the cluster again"
 
 
@@ -50,10 +49,10 @@ def usage_in(items: Sequence[Item], config: Config, problems: list[Problem]) -> 
             meta = found.metadata or core.Meta()
             if (meta.namespace, meta.name) != place:
                 continue
-            text = (found.data or {}).get(USAGE_KEY, "{}")
+            text = (found.data or {}).get(names.PAST_USAGE_KEY, "{}")
             return {queue: _shares(each) for queue, each in _decode_usage(text).items()}
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
-            problems.append(problem_in(item, f"data.{USAGE_KEY}", f"{error}: {REMEDY}"))
+            problems.append(problem_in(item, f"data.{names.PAST_USAGE_KEY}", f"{error}: {REMEDY}"))
     return {}
 
 

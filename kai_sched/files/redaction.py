@@ -13,7 +13,6 @@ Manifest = Mapping[str, Any]
 
 SECRET = ("v1", "Secret")
 CONFIG_MAP = ("v1", "ConfigMap")
-USAGE_SUFFIX = "-usage"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # Fields that no decision needs, wherever they stand, and in which passwords and tokens are found.
 _LISTS = frozenset({"command", "args"})
@@ -55,9 +54,9 @@ def redacted(manifest: Manifest, kinds_config_map: str = "") -> dict[str, Any] |
 
 def _used(meta: Mapping[str, Any], data: Any) -> dict[str, str]:
     """What queues used in the past, where this is the ConfigMap of a scheduler that says it."""
-    is_usage = meta.get("namespace") == names.NAMESPACE and str(meta.get("name")).endswith(USAGE_SUFFIX)
-    text = data.get("usage") if is_usage and isinstance(data, Mapping) else None
-    return {"usage": text} if isinstance(text, str) else {}
+    is_usage = meta.get("namespace") == names.NAMESPACE and str(meta.get("name")).endswith(names.PAST_USAGE_SUFFIX)
+    text = data.get(names.PAST_USAGE_KEY) if is_usage and isinstance(data, Mapping) else None
+    return {names.PAST_USAGE_KEY: text} if isinstance(text, str) else {}
 
 
 def _mapping(given: Mapping[str, Any]) -> dict[str, Any]:

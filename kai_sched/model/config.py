@@ -250,7 +250,7 @@ def scheduler_and_pool(config: Config) -> str:
 
 def past_usage_map(config: Config) -> tuple[str, str]:
     """Namespace and name of the ConfigMap in which past usage is looked for, where nobody says another one."""
-    return names.NAMESPACE, f"{scheduler_and_pool(config)}-usage"
+    return names.NAMESPACE, scheduler_and_pool(config) + names.PAST_USAGE_SUFFIX
 
 
 def in_pool(labels: Mapping[str, str], config: Config) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from kai_sched.api import names
 from kai_sched.cluster.claim_requests import ClaimWriter
 from kai_sched.cluster.owner_reader import OwnerReader
 from kai_sched.cluster.pod_binder import PodBinder
@@ -229,7 +230,7 @@ def _build_reporting(base: Base, intake: Intake) -> ReportingParts:
 
 
 def _build_accounts(base: Base, intake: Intake) -> UsageAccounts:
-    place = base.options.namespace, f"{base.options.lease_name(base.settings.config)}-usage"
+    place = base.options.namespace, base.options.lease_name(base.settings.config) + names.PAST_USAGE_SUFFIX
     trigger = intake.trigger
     return UsageAccounts(base.api, place, base.settings.current, trigger.lead, trigger.request, base.clock)
 

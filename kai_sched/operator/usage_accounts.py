@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 import msgspec
 import structlog
 
-from kai_sched.api import core
+from kai_sched.api import core, names
 from kai_sched.cluster.client import MERGE, Api, ApiFailure
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import object_path
 from kai_sched.cluster.usage_database import UsageFailure, usage_of_queues
-from kai_sched.files.past_usage import USAGE_KEY
 from kai_sched.model.config import INTERNAL, PROMETHEUS, Config, UsageSettings, in_pool
 from kai_sched.model.objects import NOTHING_USED, Node, Queue, UsedShares
 from kai_sched.model.store import Cluster
@@ -190,7 +189,7 @@ class UsageAccounts:
             queue: dict(zip(QUEUE_RESOURCES, (round(part, 6) for part in shares), strict=True))
             for queue, shares in sorted(self._usage.items())
         }
-        body = {"data": {USAGE_KEY: msgspec.json.encode(usage).decode()}, **body}
+        body = {"data": {names.PAST_USAGE_KEY: msgspec.json.encode(usage).decode()}, **body}
         try:
             await self._api.request("PATCH", self._path, body=msgspec.json.encode(body), content_type=MERGE)
         except ApiFailure as failure:

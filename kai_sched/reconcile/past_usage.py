@@ -76,11 +76,6 @@ class PastUsage:
         self.advance(now_s)
         self._held, self._capacity, self._known_s = dict(held), capacity, now_s
 
-    def pause(self, now_s: float) -> None:
-        """From now on it is not known what queues hold: this time does not count."""
-        self.advance(now_s)
-        self._known_s = None
-
     def advance(self, now_s: float) -> None:
         """Add up what was held until now."""
         if self._known_s is not None:

@@ -53,9 +53,10 @@ def test_what_is_older_than_the_window_is_forgotten() -> None:
 
 def test_time_in_which_nobody_looked_does_not_count() -> None:
     """Such as that between two leaders."""
-    accounts = PastUsage(WINDOW)
-    accounts.hold(START, {"a": gpus(8)}, gpus(8))
-    accounts.pause(START + DAY)
+    before, accounts = PastUsage(WINDOW), PastUsage(WINDOW)
+    before.hold(START, {"a": gpus(8)}, gpus(8))
+    before.advance(START + DAY)
+    accounts.restore(before.encode(["a"]), START + 3 * DAY)
     accounts.hold(START + 3 * DAY, {}, gpus(8))
     assert gpu_usage(accounts, START + 4 * DAY) == {"a": pytest.approx(8 / 16)}
 
@@ -71,9 +72,10 @@ def test_a_clock_that_goes_back_costs_that_time_only() -> None:
 
 def test_the_past_counts_half_after_a_half_life() -> None:
     """A day of all, and two half-lives later a day of nothing: 1/4 of 5/4."""
-    accounts = PastUsage(WINDOW, half_life_s=2 * DAY)
-    accounts.hold(START, {"a": gpus(8)}, gpus(8))
-    accounts.pause(START + DAY)
+    before, accounts = PastUsage(WINDOW, half_life_s=2 * DAY), PastUsage(WINDOW, half_life_s=2 * DAY)
+    before.hold(START, {"a": gpus(8)}, gpus(8))
+    before.advance(START + DAY)
+    accounts.restore(before.encode(["a"]), START + 4 * DAY)
     accounts.hold(START + 4 * DAY, {}, gpus(8))
     assert gpu_usage(accounts, START + 5 * DAY) == {"a": pytest.approx(0.2, rel=0.02)}
 
