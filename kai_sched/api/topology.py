@@ -8,6 +8,7 @@ from pydantic import Field
 
 from kai_sched.api.custom import LABEL_KEY_LENGTH, LABEL_KEY_PATTERN, Model, schema
 
+LEVELS_MAX = 16
 _KEY = {"minLength": 1, "maxLength": LABEL_KEY_LENGTH, "pattern": LABEL_KEY_PATTERN}
 _HOST = "'kubernetes.io/hostname'"
 _RULES = [
@@ -46,7 +47,9 @@ class TopologySpec(Model):
 
     levels: Annotated[
         list[TopologyLevel],
-        schema(minItems=1, maxItems=16, **{"x-kubernetes-list-type": "atomic", "x-kubernetes-validations": _RULES}),
+        schema(
+            minItems=1, maxItems=LEVELS_MAX, **{"x-kubernetes-list-type": "atomic", "x-kubernetes-validations": _RULES}
+        ),
     ] = Field(description="From the widest to the narrowest.")
 
 

@@ -29,6 +29,7 @@ from kai_sched.model.objects import (
     PriorityClass,
     Queue,
     StorageClass,
+    Topology,
     Volume,
     VolumeClaim,
 )
@@ -41,6 +42,7 @@ SUSPECTS: tuple[type[Object], ...] = (
     Node,
     Queue,
     StorageClass,
+    Topology,
     Volume,
     ResourceSlice,
     DeviceClass,

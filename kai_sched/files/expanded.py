@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from kai_sched.api import names
 from kai_sched.files.controllers.kinds import WORKLOADS
 from kai_sched.files.items import Item
-from kai_sched.model.read.kinds import KINDS, OPERATOR_CONFIG, POD, SHARD, TOPOLOGY, Kind
+from kai_sched.model.read.kinds import KINDS, OPERATOR_CONFIG, POD, SHARD, Kind
 
 if TYPE_CHECKING:
     from kai_sched.reconcile.grouping.manifest import QueueChoice
 
-_READ = KINDS | {SHARD, OPERATOR_CONFIG, TOPOLOGY}
+_READ = KINDS | {SHARD, OPERATOR_CONFIG}
 
 
 @dataclass(frozen=True, slots=True, order=True)

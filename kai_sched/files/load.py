@@ -36,7 +36,7 @@ from kai_sched.model.field_errors import FieldError, shown
 from kai_sched.model.garbage import collector_paused
 from kai_sched.model.objects import Queue, UsedShares
 from kai_sched.model.problems import Problem
-from kai_sched.model.read.kinds import KINDS, OPERATOR_CONFIG, POD, SHARD, VERSIONS, Kind, Reader, check_unread
+from kai_sched.model.read.kinds import KINDS, OPERATOR_CONFIG, POD, SHARD, VERSIONS, Kind, Reader
 from kai_sched.model.store import Store
 from kai_sched.reconcile.admission.review import AdmissionSettings
 from kai_sched.telemetry.pace import Pace
@@ -314,7 +314,6 @@ def _read(
         if item.kind not in KINDS:
             if item.kind not in (SHARD, OPERATOR_CONFIG):
                 unread[item.kind] += 1
-                check_unread(item.kind, item.raw, warner(item, problems))
             continue
         found, faults = read_with_faults(partial(reader.read, item.kind), item.raw, warner(item, problems))
         problems.extend(problem_in(item, error.field, error.message, fatal=True) for error in faults)

@@ -48,13 +48,39 @@ def _claim_kind(claim: VolumeClaim, users: Mapping[str, int], book: VolumeBook) 
     return demand_of(claim), claim.size_bytes, claim.phase, claim.volume, own
 
 
+def constraint_kinds(constraints: Ints, parent: Ints) -> Hashes | None:
+    """(S,) numbers that are equal for sets whose topology constraints, and those above them, are equal.
+
+    None if no set has one. ``constraints`` (S, 4) has 0 in its second and third column, and no topology, for sets
+    without one; ``parent`` (S,) is the set above, which has a lower row.
+    """
+    free = (constraints[:, 0] == NULL) & (constraints[:, 3] == 0)
+    if free.all():
+        return None
+    own = np.zeros(parent.size, np.uint64)
+    for column in constraints.T.astype(np.int64):
+        own = _scramble(own + (column + 1).astype(np.uint64))
+    own[free] = 0
+    for s in range(parent.size):
+        if parent[s] != NULL and (own[s] or own[parent[s]]):
+            own[s : s + 1] = _scramble(own[s : s + 1] + np.uint64(3) * own[parent[s] : parent[s] + 1])
+    return own
+
+
 def job_equivalence(
-    kind: Ints, task_job: Ints, task_set: Ints, waits: npt.NDArray[np.bool_], traits: Longs, queue: Ints
+    kind: Ints,
+    task_job: Ints,
+    task_set: Ints,
+    waits: npt.NDArray[np.bool_],
+    traits: Longs,
+    queue: Ints,
+    set_kind: Hashes | None = None,
 ) -> tuple[Ints, Ints]:
     """The equivalence class of each job, and its equivalence class within its queue.
 
     Two jobs are equivalent if their traits are equal and if equal numbers of tasks of each kind wait in each of their
-    sets. The sum of scrambled numbers stands for a multiset, so the order of tasks and sets does not matter.
+    sets, under equal topology constraints. The sum of scrambled numbers stands for a multiset, so the
+    order of tasks and sets does not matter.
 
     Parameters
     ----------
@@ -68,6 +94,8 @@ def job_equivalence(
         (J,) numbers that equivalent jobs have in common.
     queue
         (J,) row of the queue.
+    set_kind
+        (S,) ``constraint_kinds``; None: there are no constraints.
 
     Returns
     -------
@@ -81,6 +109,8 @@ def job_equivalence(
     job_of_set[task_set[chosen]] = task_job[chosen]
     per_job = np.zeros(traits.size, np.uint64)
     filled = np.flatnonzero(per_set)
+    if set_kind is not None:
+        per_set[filled] += set_kind[filled]
     np.add.at(per_job, job_of_set[filled], _scramble(per_set[filled]))
     own = _scramble(per_job + _scramble(traits.astype(np.uint64)))
     return _numbered(own), _numbered(_scramble(own + _scramble(queue.astype(np.uint64))))

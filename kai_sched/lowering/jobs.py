@@ -3,7 +3,7 @@ the set of each pod (semantics 0.4).
 
 A job is a PodGroup or a bare pod. Its sets form a tree (``sub_group_tree``). The tables are made in two steps, as the
 order of tasks depends on the sets and the tables refer to the tasks: ``lower_jobs`` gives the columns that do not
-depend on tasks, ``make_tables`` the tables.
+depend on tasks, ``make_sets`` and ``make_jobs`` the tables.
 
 Invariant: jobs are in the order of creation, uid and name; the sets of a job lie side by side, the root first.
 """
@@ -20,6 +20,7 @@ from kai_sched.lowering.cached_rows import GroupCell, Names, PodCell
 from kai_sched.lowering.limits import UNSET, grace, whole
 from kai_sched.lowering.queues import QueueRows
 from kai_sched.lowering.sub_group_tree import Layout
+from kai_sched.lowering.topologies import NO_CONSTRAINT, TopologyRows
 from kai_sched.model.hints import SchedulingHints
 from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.model.objects import PriorityClass
@@ -87,8 +88,6 @@ def lower_jobs(
     known = queue != NULL
     refused = np.where(known, 0, int(Verdict.NO_QUEUE)).astype(np.uint8)
     refused[known] = np.where(queues.is_leaf[queue[known]], 0, int(Verdict.QUEUE_NOT_LEAF))
-    with_topology = np.array([each.topology for each in cache.layouts], bool)
-    refused[(refused == 0) & with_topology[layout]] = int(Verdict.NOT_SUPPORTED)
     priority = _priorities(cluster, cache)[columns[:, GroupCell.PRIORITY_CLASS]]
     explicit = columns[:, GroupCell.PREEMPTIBLE]
     preemptible = np.where(explicit == NULL, priority < PREEMPTIBLE_BELOW, explicit == 1)
@@ -187,10 +186,10 @@ def _local_set(layout: Layout, name: str) -> int:
     return layout.pod_sets.get(name, NULL)
 
 
-def make_tables(
-    cache: Cache, jobs: JobRows, task_sets: Ints, succeeded: npt.NDArray[np.bool_], alike: tuple[Ints, Ints]
-) -> tuple[Jobs, Sets]:
-    """The tables of jobs and sets. A pod that has succeeded lowers the minimum of its pod set (semantics 0.4).
+def make_sets(
+    cache: Cache, jobs: JobRows, task_sets: Ints, succeeded: npt.NDArray[np.bool_], constraints: Ints
+) -> Sets:
+    """The table of sets. A pod that has succeeded lowers the minimum of its pod set (semantics 0.4).
 
     Parameters
     ----------
@@ -200,8 +199,8 @@ def make_tables(
         (T,) the set of each task in canonical order; NULL for tasks of no job, which come last.
     succeeded
         (T,) whether the task has succeeded.
-    alike
-        (J,) and (J,) the two columns of ``equivalence.job_equivalence``.
+    constraints
+        (S, 4) the columns of ``set_constraints``.
     """
     n_sets = int(jobs.set_ptr[-1])
     task_ptr = np.zeros(n_sets + 1, np.int32)
@@ -213,16 +212,25 @@ def make_tables(
     entry = np.arange(n_sets) - base + np.repeat(first[jobs.layout], sizes)
     parent = _joined(cache.layouts, "parent")[entry]
     done = np.bincount(task_sets[succeeded & (task_sets != NULL)], minlength=n_sets)
-    sets = Sets(
+    topology, required, preferred, fault = (np.ascontiguousarray(column) for column in constraints.T)
+    return Sets(
         parent=np.where(parent == NULL, NULL, parent + base).astype(np.int32),
         child_ptr=(_joined(cache.layouts, "child_ptr")[entry] + base).astype(np.int32),
         child_end=(_joined(cache.layouts, "child_end")[entry] + base).astype(np.int32),
         minimum=np.maximum(_joined(cache.layouts, "minimum")[entry] - done, 0).astype(np.int32),
         task_ptr=task_ptr,
+        topology=topology,
+        required=required,
+        preferred=preferred,
+        fault=fault,
     )
+
+
+def make_jobs(jobs: JobRows, task_ptr: Ints, alike: tuple[Ints, Ints]) -> Jobs:
+    """The table of jobs. ``task_ptr`` (S + 1,) is that of the sets, ``alike`` the columns of ``job_equivalence``."""
     last_start, waits_until, stale_since, grace = (np.ascontiguousarray(column) for column in jobs.times.T)
     equivalence, queue_equivalence = alike
-    table = Jobs(
+    return Jobs(
         queue=jobs.queue,
         priority=jobs.priority,
         preemptible=jobs.preemptible,
@@ -238,7 +246,15 @@ def make_tables(
         set_ptr=jobs.set_ptr,
         task_ptr=task_ptr[jobs.set_ptr],
     )
-    return table, sets
+
+
+def set_constraints(jobs: JobRows, topologies: TopologyRows) -> Ints:
+    """(S, 4) of each set the topology, the required and the preferred level, and what is wrong with the constraint."""
+    columns = np.tile(NO_CONSTRAINT, (int(jobs.set_ptr[-1]), 1))
+    for number, of_layout in topologies.of_layout.items():
+        for j in np.flatnonzero(jobs.layout == number):
+            columns[jobs.set_ptr[j] : jobs.set_ptr[j + 1]] = of_layout
+    return columns
 
 
 def _joined(layouts: list[Layout], column: str) -> npt.NDArray[np.int64]:

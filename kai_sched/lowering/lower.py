@@ -25,14 +25,24 @@ from kai_sched.lowering.claims.requests import lower_claims
 from kai_sched.lowering.claims.tables import ClaimRows, find_claims
 from kai_sched.lowering.constraints import lower_signatures
 from kai_sched.lowering.devices import DeviceRows, lower_devices
-from kai_sched.lowering.equivalence import job_equivalence
+from kai_sched.lowering.equivalence import constraint_kinds, job_equivalence
 from kai_sched.lowering.holdings import find_holdings
-from kai_sched.lowering.jobs import JobRows, lower_jobs, make_tables, memberships, rows_of, take
+from kai_sched.lowering.jobs import (
+    JobRows,
+    lower_jobs,
+    make_jobs,
+    make_sets,
+    memberships,
+    rows_of,
+    set_constraints,
+    take,
+)
 from kai_sched.lowering.limits import duration, moment
 from kai_sched.lowering.nodes import lower_nodes, node_list
 from kai_sched.lowering.pod_classes import ClassRows, lower_classes
 from kai_sched.lowering.queues import QueueRows, lower_queues
 from kai_sched.lowering.sub_group_tree import Layout
+from kai_sched.lowering.topologies import TopologyRows, lower_topologies
 from kai_sched.lowering.volumes import VolumeRows
 from kai_sched.model.config import Config
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
@@ -76,6 +86,8 @@ class Lowered:
         The claims for devices, and what the rows of their tables stand for.
     volumes
         The claims that wait for volumes, the free volumes, and what their rows stand for.
+    topologies
+        The topologies that constraints name, and what the rows of their domains stand for.
     """
 
     snapshot: Snapshot
@@ -93,6 +105,7 @@ class Lowered:
     searched: Mapping[str, tuple[int, ...]]
     claims: ClaimRows
     volumes: VolumeRows
+    topologies: TopologyRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +148,9 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     devices = lower_devices(nodes, objects, pods.node, holdings, classes.table.shares[classes.of_task])
     legacy = _with_legacy_mig(pods, classes, len(nodes))
     node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config, legacy, hints.closed_nodes, claims)
-    (job_table, set_table), groups = _job_tables(cache, classes, pods, jobs, config), cache.groups.objects[jobs.rows]
+    topologies = _topologies(cluster, cache, jobs, nodes, config)
+    job_table, set_table = _job_tables(cache, classes, pods, jobs, topologies, config)
+    groups = cache.groups.objects[jobs.rows]
     dra = lower_claims(claims, classes.claims, _brief(pods, classes, groups, hints), len(objects), cache, nodes)
     snapshot = Snapshot(
         queues=freeze(queues.table),
@@ -148,6 +163,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         term_roles=freeze(classes.term_roles),
         host_ports=freeze(classes.host_ports),
         volumes=freeze(classes.volumes.table),
+        topologies=freeze(topologies.table),
         jobs=job_table,
         sets=set_table,
         dra_devices=dra.devices,
@@ -171,17 +187,25 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         searched=hints.searched,
         claims=claims,
         volumes=classes.volumes,
+        topologies=topologies,
     )
 
 
+def _topologies(cluster: Cluster, cache: Cache, jobs: JobRows, nodes: list[Node], config: Config) -> TopologyRows:
+    """The domains and constraints; none where the plugin is off."""
+    used = np.unique(jobs.layout) if "topology" in config.plugins else np.zeros(0, np.int64)
+    return lower_topologies(cache.layouts, used, cluster.topologies, nodes)
+
+
 def _job_tables(
-    cache: Cache, classes: ClassRows, pods: _PlacedPods, jobs: JobRows, config: Config
+    cache: Cache, classes: ClassRows, pods: _PlacedPods, jobs: JobRows, topologies: TopologyRows, config: Config
 ) -> tuple[Jobs, Sets]:
-    """The tables of jobs and sets; jobs are alike by their classes, traits and queues."""
-    waits, traits = _not_placed(pods.status), _traits(jobs, config)
-    alike = job_equivalence(classes.kind, pods.job, pods.sets, waits, traits, jobs.queue)
-    job_table, set_table = make_tables(cache, jobs, pods.sets, pods.status == Status.SUCCEEDED, alike)
-    return freeze(job_table), freeze(set_table)
+    """The tables of jobs and sets; jobs are alike by their classes, constraints, traits and queues."""
+    waits, traits, constraints = _not_placed(pods.status), _traits(jobs, config), set_constraints(jobs, topologies)
+    set_table = make_sets(cache, jobs, pods.sets, pods.status == Status.SUCCEEDED, constraints)
+    kinds = constraint_kinds(constraints, set_table.parent) if topologies.of_layout else None
+    alike = job_equivalence(classes.kind, pods.job, pods.sets, waits, traits, jobs.queue, kinds)
+    return freeze(make_jobs(jobs, set_table.task_ptr, alike)), freeze(set_table)
 
 
 def _brief(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kai_sched.lowering.limits import whole
 from kai_sched.model.checks import DEFAULT_SET, tree_fault
-from kai_sched.model.objects import PodGroup
+from kai_sched.model.objects import PodGroup, TopologyConstraint
 from kai_sched.snapshot.columns import NULL
 
 
@@ -31,8 +31,8 @@ class Layout:
         (n,) how many pods of a pod set, or children of another set, must start together.
     pod_sets
         Row by name of the pod sets.
-    topology
-        Whether some set has a topology constraint.
+    constraints
+        (n,) the topology constraint of each set, or None.
     """
 
     names: tuple[str, ...]
@@ -41,12 +41,12 @@ class Layout:
     child_end: tuple[int, ...]
     minimum: tuple[int, ...]
     pod_sets: dict[str, int]
-    topology: bool
+    constraints: tuple[TopologyConstraint | None, ...]
 
 
 def layout_key(group: PodGroup) -> object:
     """All that the layout depends on: groups with equal keys have equal layouts."""
-    return (group.min_member, group.min_sub_group, group.sub_groups, group.topology is not None)
+    return (group.min_member, group.min_sub_group, group.sub_groups, group.topology)
 
 
 def make_layout(group: PodGroup) -> Layout:
@@ -54,11 +54,10 @@ def make_layout(group: PodGroup) -> Layout:
 
     In the latter case its minimum is 1 pod (``model.checks.tree_fault`` reports why).
     """
-    topology = group.topology is not None or any(entry.topology for entry in group.sub_groups)
     if not group.sub_groups:
-        return _single(1 if group.min_member is None else group.min_member, topology)
+        return _single(1 if group.min_member is None else group.min_member, group.topology)
     if tree_fault(group) is not None:
-        return _single(1, topology)
+        return _single(1, group.topology)
     members: dict[str, list[str]] = {}
     for entry in sorted(group.sub_groups, key=lambda entry: entry.name):
         members.setdefault(entry.parent, []).append(entry.name)
@@ -89,11 +88,11 @@ def make_layout(group: PodGroup) -> Layout:
         child_end=tuple(child_end),
         minimum=tuple(minimum),
         pod_sets=pod_sets,
-        topology=topology,
+        constraints=(group.topology, *(by_name[name].topology for name in names[1:])),
     )
 
 
-def _single(minimum: int, topology: bool) -> Layout:
+def _single(minimum: int, constraint: TopologyConstraint | None) -> Layout:
     return Layout(
         names=(DEFAULT_SET,),
         parent=(NULL,),
@@ -101,5 +100,5 @@ def _single(minimum: int, topology: bool) -> Layout:
         child_end=(1,),
         minimum=(whole(minimum),),
         pod_sets={DEFAULT_SET: 0},
-        topology=topology,
+        constraints=(constraint,),
     )

@@ -23,6 +23,7 @@ from kai_sched.model.objects import (
     PriorityClass,
     Queue,
     StorageClass,
+    Topology,
     Volume,
     VolumeClaim,
 )
@@ -38,6 +39,7 @@ TABLES: Mapping[type, str] = {
     VolumeClaim: "volume_claims",
     Volume: "volumes",
     StorageClass: "storage_classes",
+    Topology: "topologies",
     ConfigMap: "config_maps",
     Namespace: "namespaces",
     DeviceClass: "device_classes",
@@ -71,6 +73,7 @@ class Cluster:
     volume_claims: Mapping[str, VolumeClaim]
     volumes: Mapping[str, Volume]
     storage_classes: Mapping[str, StorageClass]
+    topologies: Mapping[str, Topology]
     config_maps: Mapping[str, ConfigMap]
     namespaces: Mapping[str, Namespace]
     device_classes: Mapping[str, DeviceClass]
@@ -199,6 +202,7 @@ class Store:
             volume_claims=tables[VolumeClaim],
             volumes=tables[Volume],
             storage_classes=tables[StorageClass],
+            topologies=tables[Topology],
             config_maps=tables[ConfigMap],
             namespaces=tables[Namespace],
             device_classes=tables[DeviceClass],

@@ -3,6 +3,7 @@
 Axes: q queue, j job (pod group), s set (sub-group: pod set or set of sub-groups), t task (pod), n node, g GPU device
 that may be shared, x share of a task in a device, c class (of pods that are alike for placement), r resource, k
 signature (of static node constraints), a inter-pod term, p host port, f claim that waits for a volume, z free volume;
+h topology domain, w topology;
 for dynamic resource allocation v device, e capacity of a device, u counter, i claim, y slot of a claim, o option of a
 request. ``q+1`` is one longer (offsets, half open): the entries of row i are those from ``ptr[i]`` up to, not
 including, ``ptr[i+1]``.
@@ -151,6 +152,17 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "far_volume": Column("i4", "*", "those volumes, in order", "z"),
         "made": Column("u1", "* n", "1 where a volume can be made on the node"),
     },
+    "Topologies": {
+        "ptr": Column("i4", "w+1", "domains of the topology: its root, then level by level, by their values"),
+        "level": Column("i4", "h", "0 for the root, 1 for the widest level"),
+        "parent": Column("i4", "h", "the domain above; NULL for a root", "h"),
+        "child_ptr": Column("i4", "h", "first domain below it in the next level"),
+        "child_end": Column("i4", "h", "one past the last one; equal to child_ptr in the narrowest level"),
+        "first": Column("i4", "h", "its nodes are node[first:end]"),
+        "end": Column("i4", "h", "one past its last node in node"),
+        "node": Column("i4", "*", "the nodes of each topology by narrowest domain, lower rows first", "n"),
+        "leaf": Column("i4", "w n", "the node's narrowest domain; NULL: it lacks a label of the topology", "h"),
+    },
     "Jobs": {
         "queue": Column("i4", "j", "leaf queue. Jobs go by creation, then uid", "q"),
         "priority": Column("i8", "j", "value of the priority class"),
@@ -175,6 +187,10 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "child_end": Column("i4", "s", "one past the last child; equal to child_ptr for a pod set"),
         "minimum": Column("i4", "s", "pod set: minMember; set: how many members must be satisfied"),
         "task_ptr": Column("i4", "s+1", "tasks of a pod set, in task order; empty for a set"),
+        "topology": Column("i4", "s", "the topology of its constraint; NULL without one", "w"),
+        "required": Column("i4", "s", "the level of which its pods must share a domain; 0: none"),
+        "preferred": Column("i4", "s", "the level of which they should share one; 0: none"),
+        "fault": Column("i4", "s", "0, or why the constraint cannot be met: NO_TOPOLOGY, NO_LEVEL"),
     },
     "DraDevices": {
         "ptr": Column("i4", "n+1", "devices that pods on the node may use"),

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.snapshot.claim_tables import DraClaims, DraDevices, DraRequests
+from kai_sched.snapshot.topology_tables import Topologies as Topologies
 from kai_sched.snapshot.verdicts import Verdict as Verdict
 
 Ints = npt.NDArray[np.int32]
@@ -33,6 +34,7 @@ class Resource(enum.IntEnum):
 
 
 CPU = int(Resource.CPU)
+MEMORY = int(Resource.MEMORY)
 GPU = int(Resource.GPU)
 PODS = int(Resource.PODS)
 
@@ -314,7 +316,7 @@ class Sets(NamedTuple):
     """One row for each set of each job, the root first and parents before their members (semantics 0.4).
 
     A set without members (``child_ptr`` equal to ``child_end``) is a pod set, whose tasks begin at ``task_ptr`` (S +
-    1,).
+    1,). Pods of a set with a ``topology`` share a domain of its level ``required`` (10.2).
     """
 
     parent: Ints
@@ -322,6 +324,10 @@ class Sets(NamedTuple):
     child_end: Ints
     minimum: Ints
     task_ptr: Ints
+    topology: Ints
+    required: Ints
+    preferred: Ints
+    fault: Ints
 
 
 class Snapshot(NamedTuple):
@@ -340,6 +346,7 @@ class Snapshot(NamedTuple):
     term_roles: TermRoles
     host_ports: HostPorts
     volumes: Volumes
+    topologies: Topologies
     jobs: Jobs
     sets: Sets
     dra_devices: DraDevices

@@ -8,8 +8,9 @@ import enum
 class Verdict(enum.IntEnum):
     """Why a node, a class of pods or a job is refused. Kernels return these; ``cycle.explain`` puts them into words.
 
-    Codes below 20 and from 38 are about a node and a class (semantics 12.2), those from 20 about a class on all nodes
-    (12.1), and those from 30 to 37 about a job (3.9). Codes must stay below ``solver.stages.explain.N_VERDICTS``.
+    Codes below 20 and from 38 to 42 are about a node and a class (semantics 12.2), those from 20 about a class on all
+    nodes (12.1), and those from 30 to 37 and from 43 about a job (3.9). Codes must stay below
+    ``solver.stages.explain.N_VERDICTS``.
     """
 
     OK = 0
@@ -59,3 +60,7 @@ class Verdict(enum.IntEnum):
     CLAIMS_TOO_HARD = 40  # whether they can was not found out within the bound on work
     NOT_RESERVED = 41  # a GPU could not be reserved for sharing there
     NO_VOLUME = 42  # a claim of the pod finds no free volume there, and none is made
+    # about a set of a job
+    NO_TOPOLOGY = 43  # the Topology that its constraint names does not exist
+    NO_LEVEL = 44  # the topology has no such level, or the constraint names none
+    NO_DOMAIN = 45  # no domain can hold all its pods

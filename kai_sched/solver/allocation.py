@@ -28,6 +28,7 @@ from kai_sched.solver.state import (
     State,
     Survey,
     TaskState,
+    TopologySearch,
     Tree,
     VolumeState,
 )
@@ -209,9 +210,55 @@ def make_scratch(snapshot: Snapshot) -> Scratch:
         excluded=np.zeros(longest, np.uint8),
         returning=Returning(*np.zeros((2, n_sets), np.int32)),
         need=np.zeros(3),
+        topology=_make_topology_search(snapshot),
         work=Division(*np.zeros((len(Division._fields), snapshot.queues.parent.size))),
         wanted=np.zeros(snapshot.signatures.toleration.size, np.uint8),
         largest=np.zeros(snapshot.nodes.allocatable.shape[1]),
         own=np.zeros((snapshot.nodes.allocatable.shape[0], 3)),
         overshoot=np.ones(1),
     )
+
+
+def _make_topology_search(snapshot: Snapshot) -> TopologySearch:
+    """Return no frames, with room for as many as sets with a constraint lie in each other in some job."""
+    # As many again for a victim that is placed while frames of the preemptor are open.
+    n_frames, n_domains = 2 * constraint_depth(snapshot), snapshot.topologies.level.size
+    n_nodes, n_resources = snapshot.nodes.allocatable.shape
+    return TopologySearch(
+        size=np.zeros(2, np.int64),
+        counts=np.zeros(3, np.int64),
+        set=np.zeros(n_frames, np.int32),
+        first=np.zeros(n_frames, np.int32),
+        end=np.zeros(n_frames, np.int32),
+        floats=np.zeros(n_frames, np.int64),
+        integers=np.zeros(n_frames, np.int64),
+        candidate=np.zeros((n_frames, n_domains), np.int32),
+        n_candidates=np.zeros(n_frames, np.int32),
+        tried=np.zeros(n_frames, np.int32),
+        points=np.zeros((n_frames, n_domains)),
+        offered=np.zeros(n_nodes, np.uint8),
+        verdicts=np.zeros(n_nodes, np.uint8),
+        need=np.zeros(n_resources),
+        largest=np.zeros(n_resources),
+        free=np.zeros((n_domains, n_resources)),
+        pods=np.zeros(n_domains),
+        ratio=np.zeros(n_domains),
+        fits=np.zeros(n_domains, np.uint8),
+        order=np.zeros(n_domains, np.int32),
+        begins=np.zeros(int(snapshot.topologies.level.max(initial=0)) + 2, np.int32),
+        holder=np.zeros(n_domains, np.int64),
+        blocked=np.zeros(3, np.int64),
+    )
+
+
+def constraint_depth(snapshot: Snapshot) -> int:
+    """Return the largest number of sets with a constraint on a path from a root to a pod set."""
+    sets = snapshot.sets
+    has_constraint = (sets.topology != NULL) | (sets.fault != 0)
+    if not has_constraint.any():
+        return 0
+    depth = has_constraint.astype(np.int64)
+    for s, parent in enumerate(sets.parent.tolist()):  # parents have lower rows
+        if parent != NULL:
+            depth[s] += depth[parent]
+    return int(depth.max())

@@ -51,10 +51,10 @@ class Decisions(NamedTuple):
     help: Flags  # (J, 4) by Action, a Help
     verdict: Flags  # (J,) a Verdict
     free: Flags  # (J,) a RoomState (``solver.pipelined_room``)
-    blocking_row: Ints  # (J,) queue of a gate, or the task that found no node
+    blocking_row: Ints  # (J,) queue of a gate, the task that found no node, or the set without a domain
     resource: Ints  # (J,) resource of a gate
-    asked: Ints  # (J,) tasks in the chunk that failed
-    placed: Ints  # (J,) how many of them had a place before the failure
+    asked: Ints  # (J,) tasks in the chunk that failed; of the set without a domain
+    placed: Ints  # (J,) how many of them had a place before the failure, or the roomiest domain can hold
     need: Floats  # (J,) how much of the resource the chunk requests, where a gate stopped it
 
 

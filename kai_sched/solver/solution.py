@@ -74,7 +74,8 @@ class JobOutcome(NamedTuple):
     Attributes
     ----------
     verdict : OK if nothing stopped the job
-    blocking_row : row of the queue of a gate, or of the task that found no node; NULL if neither
+    blocking_row : row of the queue of a gate, of the task that found no node, or of the set that found no domain;
+        NULL if none of them
     resource : column of the resource of a gate
     need : how much of it the chunk requests
     asked : tasks in the chunk that failed

@@ -206,6 +206,38 @@ class Returning(NamedTuple):
     before: Ints  # no task before this place in the set may return
 
 
+class TopologySearch(NamedTuple):
+    """Where a chunk may go by its topology constraints (``kernels.topology``): frames (F,), domains (H,), nodes (N,).
+
+    A frame is a set with a constraint whose tasks are being placed, the outermost first. The first ``size[0]`` are
+    open, of which those below ``size[1]`` are suspended: a victim is placed meanwhile.
+    """
+
+    size: Longs  # (2,) open frames; suspended frames
+    counts: Longs  # (3,) nodes that were visited for the chunk; a clock for ``holder``; 1: only nodes ``offered`` count
+    set: Ints  # (F,) the set
+    first: Ints  # (F,) where its tasks begin in the chunk
+    end: Ints  # (F,) and end
+    floats: Longs  # (F,) the log when it was opened
+    integers: Longs  # (F,)
+    candidate: Ints  # (F, H) domains to try, in order
+    n_candidates: Ints  # (F,)
+    tried: Ints  # (F,) how many have failed; the next one is being tried
+    points: Floats  # (F, H) by domain of the preferred level
+    offered: Flags  # (N,)
+    verdicts: Flags  # (N,) verdicts on nodes, with those that the frames do not allow
+    need: Floats  # (R,) what the tasks of a set request
+    largest: Floats  # (R,) and one of them at most
+    free: Floats  # (H, R) what is free in the domain, now or later
+    pods: Floats  # (H,) how many of the pods it has room for
+    ratio: Floats  # (H,) what is requested, as a part of what is free
+    fits: Flags  # (H,) 1: it can hold the tasks by these numbers
+    order: Ints  # (H,) domains by level, in the order in which they are tried
+    begins: Ints  # (levels + 2,) where each level begins in ``order``
+    holder: Longs  # (H,) the clock where pods of the set are in the domain
+    blocked: Longs  # (3,) the set that was entered last, pods that its roomiest domain can hold or NULL, its tasks
+
+
 class Division(NamedTuple):
     """One resource divided among siblings, (Q,) each, in units of the resource (``kernels.share``).
 
@@ -244,6 +276,7 @@ class Scratch(NamedTuple):
     excluded: Flags  # (longest job,) by task of a job that returns: 1 where it is not asked for (any more)
     returning: Returning
     need: Floats  # (3,) what a chunk requests
+    topology: TopologySearch
     work: Division
     wanted: Flags  # (K,) 1: a pod that may be placed has the signature
     largest: Floats  # (R,) the largest allocatable amount of any node

@@ -30,6 +30,7 @@ from kai_sched.snapshot.tables import (
     Tasks,
     TermRoles,
     Terms,
+    Topologies,
     Volumes,
     freeze,
 )
@@ -77,6 +78,7 @@ def empty_snapshot() -> Snapshot:
         term_roles=_empty(TermRoles),
         host_ports=_empty(HostPorts),
         volumes=_empty(Volumes),
+        topologies=_empty(Topologies),
         jobs=_empty(Jobs),
         sets=_empty(Sets),
         dra_devices=_empty(DraDevices),

@@ -14,6 +14,7 @@ from tests.perf.builder import GPUS_PER_NODE, HOSTNAME, Builder
 from tests.perf.crowded import many_queues, mixed_reclaim, one_elastic, own_constraints
 from tests.perf.devices import claims, fractions
 from tests.perf.explained import explained_40n, explained_2000n
+from tests.perf.in_topology import gang_in_a_rack, gangs_in_zones
 
 
 @dataclass(frozen=True)
@@ -242,6 +243,17 @@ CASES: dict[str, Case] = {
         partial(borrowed, n_nodes=500, seekers=1, pods=10, gpus=8, pinned=True),
         ("reclaim",),
         Outcome(evicted=0, reasons_for_all=True),
+    ),
+    "topology-1000n": Case(
+        partial(gangs_in_zones, zones=4, racks=10, nodes=25, gangs=200), EVERY_ACTION, Outcome(bound=124 * 16)
+    ),
+    "reclaim-impossible-topology-100n": Case(
+        partial(gang_in_a_rack, n_nodes=100, racks=12, pods=10, quota=80.0),
+        ("reclaim",),
+        Outcome(evicted=0, reasons_for_all=True),
+    ),
+    "reclaim-topology-500n": Case(
+        partial(gang_in_a_rack, n_nodes=500, racks=20, pods=16, quota=128.0), ("reclaim",), Outcome(evicted=128)
     ),
     "preempt-50n": Case(partial(preempted, n_nodes=50, seekers=100), ("preempt",), Outcome(evicted=100)),
     "consolidate-80n": Case(

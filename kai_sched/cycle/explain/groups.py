@@ -13,6 +13,7 @@ import numpy as np
 from kai_sched.api.names import GPU_MEMORY_LABEL
 from kai_sched.cycle.explain.claims import claims_text
 from kai_sched.cycle.explain.shares import share_text
+from kai_sched.cycle.explain.topology import topology_reason
 from kai_sched.cycle.explain.volumes import NO_VOLUME_TEXT, after_others, with_volumes
 from kai_sched.lowering.constraints import untolerated
 from kai_sched.lowering.lower import Lowered
@@ -84,7 +85,9 @@ HELP_TEXTS = {
 }
 OTHERS_FIRST = "groups whose search for victims was cut short before go first in this cycle"
 # Verdicts in which evictions could help. For others, the results of evicting actions are not reported.
-ROOM_WOULD_HELP = frozenset((Verdict.OK, Verdict.NO_FIT, Verdict.NO_HELP, Verdict.OVER_LIMIT, Verdict.OVER_QUOTA))
+ROOM_WOULD_HELP = frozenset(
+    (Verdict.OK, Verdict.NO_FIT, Verdict.NO_DOMAIN, Verdict.NO_HELP, Verdict.OVER_LIMIT, Verdict.OVER_QUOTA)
+)
 
 
 @dataclass(slots=True)
@@ -171,12 +174,10 @@ def _main_reason(j: int, lowered: Lowered, solution: Solution, shared: SharedFac
             if placed and facts.room and (together := after_others(blocking_row, lowered)):
                 return reasons.no_fit(replace(facts, together=together))
             return reasons.no_fit(facts if facts.free or asked < 2 else _as_a_gang(j, facts, lowered, solution, shared))
+        case Verdict.NO_TOPOLOGY | Verdict.NO_LEVEL | Verdict.NO_DOMAIN:
+            return topology_reason(j, outcome, lowered, solution)
         case Verdict.NOT_SUPPORTED:
-            what = (
-                "spec.topologyConstraint (topology-aware scheduling)"
-                if blocking_row == NULL
-                else _refusal(blocking_row, lowered)
-            )
+            what = _refusal(blocking_row, lowered)
             return reasons.sharing_off() if what == GPU_SHARING_OFF else reasons.not_supported(what)
         case Verdict.NO_HELP:
             return reasons.no_help()

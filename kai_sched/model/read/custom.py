@@ -25,6 +25,7 @@ from kai_sched.model.objects import (
     Queue,
     Share,
     SubGroup,
+    Topology,
     TopologyConstraint,
 )
 from kai_sched.model.priorities import is_reserved, reserved_text
@@ -234,6 +235,27 @@ def _topology(wire: podgroup.TopologyConstraintSpec | None) -> TopologyConstrain
     if wire is None or not wire.topology:
         return None
     return TopologyConstraint(wire.topology, wire.required_topology_level or "", wire.preferred_topology_level or "")
+
+
+def read_topology(wire: core.CustomObject, warn: Warn) -> Topology:
+    """Raises FieldError where it has no levels, or two levels have one name."""
+    from kai_sched.api.topology import LEVELS_MAX, TopologySpec  # few clusters have such objects
+
+    meta = wire.metadata or core.Meta()
+    spec = parse_part(TopologySpec, bytes(wire.spec), "spec", warn)
+    labels = tuple(level.node_label for level in spec.levels)
+    aliases = tuple(level.alias or "" for level in spec.levels)
+    if not labels:
+        raise FieldError("spec.levels", "empty: give the labels of nodes that name the domains, the widest first")
+    if len(labels) > LEVELS_MAX:
+        raise FieldError("spec.levels", f"{len(labels)} levels: {LEVELS_MAX} are the most, leave some of them out")
+    names_so_far: set[str] = set()
+    for index, (label, alias) in enumerate(zip(labels, aliases, strict=True)):
+        for field, name in (("nodeLabel", label), ("alias", alias)):
+            if name and name in names_so_far:
+                raise FieldError(f"spec.levels[{index}].{field}", f"{shown(name)} is there twice: rename one of them")
+            names_so_far.add(name)
+    return Topology(identity(meta), uid=meta.uid or "", levels=labels, aliases=aliases)
 
 
 def read_bind_request(wire: core.CustomObject, warn: Warn) -> BindRequest:

@@ -7,11 +7,10 @@ from typing import Any
 
 import msgspec
 
-from kai_sched.api import core, dra, names, topology
-from kai_sched.api.custom import Model
+from kai_sched.api import core, dra, names
 from kai_sched.model.claims.objects import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from kai_sched.model.config import Config
-from kai_sched.model.field_errors import FieldError, Warn, decode_part
+from kai_sched.model.field_errors import Warn, decode_part
 from kai_sched.model.objects import (
     BindRequest,
     ConfigMap,
@@ -23,11 +22,18 @@ from kai_sched.model.objects import (
     PriorityClass,
     Queue,
     StorageClass,
+    Topology,
     Volume,
     VolumeClaim,
 )
 from kai_sched.model.read.claims import ClaimReader, read_device_class, read_device_taint_rule, read_resource_slice
-from kai_sched.model.read.custom import parse_part, read_bind_request, read_pod_group, read_queue, warn_top_fields
+from kai_sched.model.read.custom import (
+    read_bind_request,
+    read_pod_group,
+    read_queue,
+    read_topology,
+    warn_top_fields,
+)
 from kai_sched.model.read.meta import identity
 from kai_sched.model.read.objects import (
     read_config_map,
@@ -70,10 +76,7 @@ _CUSTOM: Mapping[Kind, Callable[[core.CustomObject, Warn], Object]] = {
     QUEUE: read_queue,
     POD_GROUP: read_pod_group,
     BIND_REQUEST: read_bind_request,
-}
-# Kinds of this project without effect in this version: only their fields are checked.
-_UNREAD: Mapping[Kind, type[Model]] = {
-    TOPOLOGY: topology.TopologySpec,
+    TOPOLOGY: read_topology,
 }
 # The kinds whose objects live in namespaces.
 NAMESPACED = frozenset({"Pod", "PodGroup", "BindRequest", "PersistentVolumeClaim", "ConfigMap", "ResourceClaim"})
@@ -86,6 +89,7 @@ CLASSES: Mapping[Kind, type[Object]] = {
     ("v1", "ConfigMap"): ConfigMap,
     ("v1", "Namespace"): Namespace,
     ("storage.k8s.io/v1", "StorageClass"): StorageClass,
+    TOPOLOGY: Topology,
     ("scheduling.k8s.io/v1", "PriorityClass"): PriorityClass,
     QUEUE: Queue,
     POD_GROUP: PodGroup,
@@ -141,17 +145,6 @@ class Reader:
             return _CUSTOM[kind](wire, warn)
         decoder, read = _PLAIN[kind]
         return read(decode_part(decoder, raw, ""))
-
-
-def check_unread(kind: Kind, raw: bytes, warn: Warn) -> None:
-    """Warn of wrong fields in an object of a kind that has no effect in this version."""
-    model = _UNREAD.get(kind)
-    if model is None:
-        return
-    try:
-        parse_part(model, split_custom(raw, warn)[1], "spec", warn)
-    except FieldError as error:
-        warn(error.field, error.message)
 
 
 def split_custom(raw: bytes, warn: Warn) -> tuple[str, bytes]:

@@ -9,8 +9,8 @@ import numpy as np
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Longs, Snapshot
-from kai_sched.solver.allocation import longest_job
-from kai_sched.solver.eviction.minimal.tables import MinimalTables, Supply
+from kai_sched.solver.allocation import constraint_depth, longest_job
+from kai_sched.solver.eviction.minimal.tables import DomainTries, MinimalTables, Supply
 from kai_sched.solver.eviction.original.tables import MOST_TRIED, LeafVictims, OriginalTables
 from kai_sched.solver.eviction.tables import (
     MOST_KINDS,
@@ -55,7 +55,7 @@ def make_search(snapshot: Snapshot) -> Search:
         rooms=_columns(Rooms, n_nodes, {"requests": (n_nodes, n_resources)}),
         kinds=_columns(Kinds, MOST_KINDS),
         lists=_columns(Lists, n_tasks + 1),
-        minimal=make_minimal_tables(n_tasks, snapshot.sets.parent.size, n_nodes, n_queues, longest),
+        minimal=make_minimal_tables(snapshot, n_tasks, longest),
         original=make_original_tables(n_tasks, n_nodes, n_queues),
         freed=np.zeros((n_nodes, n_resources)),
         freed_matched=np.zeros(snapshot.n_domains, np.int64),
@@ -77,8 +77,10 @@ def make_search(snapshot: Snapshot) -> Search:
     )
 
 
-def make_minimal_tables(n_tasks: int, n_sets: int, n_nodes: int, n_queues: int, longest: int) -> MinimalTables:
+def make_minimal_tables(snapshot: Snapshot, n_tasks: int, longest: int) -> MinimalTables:
     """Allocate what the search for few victims has for itself; the longest job has so many tasks (``longest``)."""
+    n_sets, n_nodes, n_queues = snapshot.sets.parent.size, snapshot.nodes.condition.size, snapshot.queues.parent.size
+    n_frames = 2 * constraint_depth(snapshot)
     return MinimalTables(
         n_chosen=np.zeros(1, np.int64),
         clock=np.zeros(1, np.int64),
@@ -100,6 +102,9 @@ def make_minimal_tables(n_tasks: int, n_sets: int, n_nodes: int, n_queues: int, 
         with_chosen=np.zeros(MOST_KINDS, np.int64),
         pending_in_order=np.zeros(longest, np.int64),
         place=np.zeros(longest, np.int64),
+        attempt=np.zeros(1, np.int64),
+        refused=np.zeros(snapshot.topologies.level.size, np.int64),
+        tries=DomainTries(*np.zeros((len(DomainTries._fields), n_frames), np.int64)),
         supply=Supply(
             nodes=np.zeros(n_nodes, np.int64),
             may_leave=np.zeros(n_nodes),

@@ -17,6 +17,7 @@ import numpy as np
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Help, Snapshot, Status, TermKind, TermRole
 from kai_sched.snapshot.verdicts import Verdict
+from kai_sched.solver.eviction.domain_room import some_set_has_no_domain
 from kai_sched.solver.eviction.preemptor import requested_amounts, requested_gpus
 from kai_sched.solver.eviction.rules.losses import sides_of
 from kai_sched.solver.eviction.rules.shares import gpus_above
@@ -44,7 +45,8 @@ PORT = int(TermRole.PORT)
 def refute(action: int, p: int, ceiling: int, ctx: Context, search: Search) -> int:
     """Return why no set of victims makes room for all pending tasks, a ``Help``; OK if that cannot be proven.
 
-    NO_VICTIMS: there are no possible victims. NO_ROOM: some class of pending tasks lacks room with all of them gone.
+    NO_VICTIMS: there are no possible victims. NO_ROOM: some class of pending tasks lacks room with all of them gone,
+    or no topology domain could hold them.
     SHARES: shares keep too many GPUs (reclaim). ``search.kinds`` (4,) must count all pending tasks
     (``count_kinds``).
 
@@ -61,6 +63,8 @@ def refute(action: int, p: int, ceiling: int, ctx: Context, search: Search) -> i
     for kind in range(search.counts.kinds[0]):
         if room_for_kind(kind, ctx, search) < search.kinds.wanted[kind]:
             return NO_ROOM
+    if some_set_has_no_domain(search.counts.pending[0], search.freed, ctx, search):
+        return NO_ROOM
     if action == RECLAIM and not shares_suffice(p, ctx, search):
         return SHARES
     return OK

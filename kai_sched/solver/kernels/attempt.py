@@ -21,13 +21,15 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.claims.holders import take_claimed
 from kai_sched.solver.kernels.claims.search import choose_claimed, has_claims
 from kai_sched.solver.kernels.devices import LATER, choose_devices, take_devices
-from kai_sched.solver.kernels.find import find_node
+from kai_sched.solver.kernels.domains import LEVEL_POINTS, STEPS
+from kai_sched.solver.kernels.find import find_in_domains, find_node
 from kai_sched.solver.kernels.fit import has_room, has_room_now
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
 from kai_sched.solver.kernels.gates import pass_gates
 from kai_sched.solver.kernels.place import charge_task, count_term_roles, place
 from kai_sched.solver.kernels.score import PLACEMENT_POINTS, is_affordable, score_nodes, waits_for_leaving
 from kai_sched.solver.kernels.together import best_node_for_all
+from kai_sched.solver.kernels.topology import allows, has_frames, restrict
 from kai_sched.solver.kernels.undo import touch
 from kai_sched.solver.state import Context, SetState, State, TaskState, Tree
 
@@ -157,14 +159,14 @@ def best_node(t: int, ctx: Context) -> int:
     c, nominated = snapshot.tasks.cls[t], snapshot.tasks.nominated[t]
     verdicts = finder.verdicts[snapshot.classes.signature[c]]
     if has_claims(c, ctx) or finder.dynamic[c] == 1:
-        n = best_node_for_all(t, ctx, verdicts)
+        n = best_node_for_all(t, ctx, restrict(verdicts, ctx))
         if n != NULL:
             return n
     if finder.dynamic[c] == 1 or (nominated != NULL and not is_nomination_decisive(ctx)):
-        return score_nodes(t, ctx, verdicts)
-    if nominated != NULL and verdicts[nominated] == OK and has_room(c, nominated, ctx):
+        return score_nodes(t, ctx, restrict(verdicts, ctx))
+    if nominated != NULL and verdicts[nominated] == OK and has_room(c, nominated, ctx) and allows(nominated, ctx):
         return int(nominated)
-    return find_node(c, ctx)
+    return find_in_domains(c, ctx) if has_frames(ctx) else find_node(c, ctx)
 
 
 @inner
@@ -172,6 +174,7 @@ def is_nomination_decisive(ctx: Context) -> bool:
     """Return whether the points of a nomination outweigh all others but those of inter-pod terms (9)."""
     settings = ctx.settings
     others = settings.sharing_points + settings.available_points + settings.cpu_node_points + PLACEMENT_POINTS
+    others += STEPS * LEVEL_POINTS
     return bool(settings.nominated_points > others)
 
 

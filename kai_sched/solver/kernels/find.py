@@ -26,6 +26,7 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.claims.search import has_claims
 from kai_sched.solver.kernels.devices import NEVER, NOW, whole_later
 from kai_sched.solver.kernels.fit import fits_later, rows_decide, rows_fit_now, survey_room
+from kai_sched.solver.kernels.topology import allows, preferred_points
 from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
@@ -64,37 +65,83 @@ def scan_block(b: int, c: int, ctx: Context) -> None:
     Reads ``state.idle`` and ``state.releasing`` (N, R) of the nodes of the block. Writes ``best`` (NULL if no node of
     the block takes the class), ``points`` and ``preference`` of the finder, (C, B) each, directly.
     """
-    settings, nodes, finder = ctx.settings, ctx.snapshot.nodes, ctx.finder
-    idle, releasing = ctx.state.idle, ctx.state.releasing
-    request, cpu_only = ctx.snapshot.classes.request[c], ctx.snapshot.classes.cpu_only[c]
-    verdicts = finder.verdicts[ctx.snapshot.classes.signature[c]]
-    resource = CPU if cpu_only == 1 else GPU
-    placement = settings.cpu_placement if cpu_only == 1 else settings.gpu_placement
-    by_rows = rows_decide(c, ctx)
+    finder, by_rows = ctx.finder, rows_decide(c, ctx)
     best = NULL
     best_points, best_preference = 0.0, 0.0
     first = b * finder.block[0]
-    for n in range(first, min(first + finder.block[0], idle.shape[0])):
-        if verdicts[n] != OK or not fits_later(request, idle[n], releasing[n]):
-            continue
-        room, joins = (NOW, False) if by_rows else survey_room(c, n, ctx)
-        if room == NEVER:
-            continue
-        points = settings.available_points if room == NOW and rows_fit_now(c, n, ctx) else 0.0
-        if joins:
-            points += settings.sharing_points
-        if cpu_only == 1 and nodes.cpu_only[n] == 1:
-            points += settings.cpu_node_points
+    for n in range(first, min(first + finder.block[0], ctx.state.idle.shape[0])):
+        points = points_of(n, c, by_rows, ctx)
         # Points are multiples of what separates nodes for certain (idle room, CPU-only); only nodes of as many points
         # are compared by their preference.
-        if best != NULL and points < best_points:
+        if points < best_points:
             continue
-        free = whole_later(n, ctx) if resource == GPU else idle[n, CPU] + releasing[n, CPU]
-        size = nodes.allocatable[n, resource] if cpu_only == 1 else nodes.devices[n]
-        preference = preference_for(free, nodes.allocatable[n, resource], size, placement)
+        preference = preference_of(n, c, ctx)
         if best == NULL or points > best_points or preference > best_preference:
             best, best_points, best_preference = n, points, preference
     finder.best[c, b], finder.points[c, b], finder.preference[c, b] = best, best_points, best_preference
+
+
+@inner
+def find_in_domains(c: int, ctx: Context) -> int:
+    """Return the best node for class ``c`` of those that the open frames allow (10); NULL if none of them takes it.
+
+    All nodes of the innermost domain are compared: it is mostly small, and what is best in a block says nothing about
+    it. Counts them as visited, ``scratch.topology.counts`` (3,).
+    """
+    topo, topologies = ctx.scratch.topology, ctx.snapshot.topologies
+    f, by_rows = topo.size[0] - 1, rows_decide(c, ctx)
+    h = topo.candidate[f, topo.tried[f]]
+    best = NULL
+    best_points, best_preference = 0.0, 0.0
+    topo.counts[0] += topologies.end[h] - topologies.first[h]
+    for at in range(topologies.first[h], topologies.end[h]):
+        n = topologies.node[at]
+        points = points_of(n, c, by_rows, ctx)
+        if points < 0.0 or not allows(n, ctx):
+            continue
+        points += preferred_points(n, ctx)
+        if points < best_points:
+            continue
+        preference = preference_of(n, c, ctx)
+        # Nodes are by domain here, so the lower row, which wins a tie, may come later.
+        more = points > best_points or preference > best_preference
+        if best == NULL or more or (preference == best_preference and n < best):
+            best, best_points, best_preference = n, points, preference
+    return int(best)
+
+
+@inner
+def points_of(n: int, c: int, by_rows: bool, ctx: Context) -> float:
+    """Return the points of node ``n`` for class ``c`` but for its preference; -1 if it does not take the class.
+
+    ``by_rows`` is ``rows_decide``. Reads ``state.idle`` and ``state.releasing`` (N, R).
+    """
+    settings, state, classes = ctx.settings, ctx.state, ctx.snapshot.classes
+    if ctx.finder.verdicts[classes.signature[c], n] != OK:
+        return -1.0
+    if not fits_later(classes.request[c], state.idle[n], state.releasing[n]):
+        return -1.0
+    room, joins = (NOW, False) if by_rows else survey_room(c, n, ctx)
+    if room == NEVER:
+        return -1.0
+    points = settings.available_points if room == NOW and rows_fit_now(c, n, ctx) else 0.0
+    if joins:
+        points += settings.sharing_points
+    if classes.cpu_only[c] == 1 and ctx.snapshot.nodes.cpu_only[n] == 1:
+        points += settings.cpu_node_points
+    return float(points)
+
+
+@inner
+def preference_of(n: int, c: int, ctx: Context) -> float:
+    """Return how much nodeplacement prefers node ``n`` for class ``c`` (``preference_for``)."""
+    settings, nodes = ctx.settings, ctx.snapshot.nodes
+    cpu_only = ctx.snapshot.classes.cpu_only[c]
+    resource = CPU if cpu_only == 1 else GPU
+    placement = settings.cpu_placement if cpu_only == 1 else settings.gpu_placement
+    free = whole_later(n, ctx) if resource == GPU else ctx.state.idle[n, CPU] + ctx.state.releasing[n, CPU]
+    size = nodes.allocatable[n, resource] if cpu_only == 1 else nodes.devices[n]
+    return preference_for(free, nodes.allocatable[n, resource], size, placement)
 
 
 @inner

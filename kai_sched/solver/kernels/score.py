@@ -23,6 +23,7 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import NEVER, NOW, price_of, whole_later
 from kai_sched.solver.kernels.fit import fits_later, rows_decide, rows_fit_now, survey_room
 from kai_sched.solver.kernels.gates import pass_gates
+from kai_sched.solver.kernels.topology import has_frames, preferred_points
 from kai_sched.solver.kernels.volumes import volumes_fit
 from kai_sched.solver.state import Context
 
@@ -93,6 +94,8 @@ def score_nodes(t: int, ctx: Context, verdicts: Flags) -> int:
             score += settings.available_points
         if cpu_only and nodes.cpu_only[n] == 1:
             score += settings.cpu_node_points
+        if has_frames(ctx):
+            score += preferred_points(n, ctx)
         if settings.affinity_points != 0.0:
             score += settings.affinity_points * affinity_of(c, n, ctx)
         free = free_for_placement(n, resource, ctx)

@@ -29,12 +29,15 @@ from kai_sched.solver.kernels.attempt import (
 from kai_sched.solver.kernels.claims.holders import pick_saved, save_claimed
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.kernels.order import build_job_tree, pop_job, push_job
+from kai_sched.solver.kernels.topology import begin_domains, enter_domains, has_frames, retreat
 from kai_sched.solver.kernels.undo import undo_all
 from kai_sched.solver.state import Context, State, Tree
 
 OK = int(Verdict.OK)
 NO_CHUNK = int(Verdict.NO_CHUNK)
 NOT_SUPPORTED = int(Verdict.NOT_SUPPORTED)
+NO_FIT = int(Verdict.NO_FIT)
+NO_DOMAIN = int(Verdict.NO_DOMAIN)
 FIRST = int(Turn.FIRST)
 LATER = int(Turn.LATER)
 IS_PENDING = int(Status.PENDING)
@@ -149,17 +152,56 @@ def attempt(j: int, length: int, ctx: Context) -> bool:
         if q != NULL:
             decisions.need[j] = scratch.need[r]
         return False
-    for entry in range(length):
-        t = scratch.chunk[entry]
-        verdict = place_task(j, t, ctx)
-        if verdict != OK:
-            decisions.verdict[j] = verdict
-            decisions.blocking_row[j] = t
-            decisions.placed[j] = entry
-            undo_all(ctx)
-            return False
+    if not place_chunk(j, length, ctx):
+        undo_all(ctx)
+        return False
     wait_together(j, length, ctx)
     return True
+
+
+@inner
+def place_chunk(j: int, length: int, ctx: Context) -> bool:
+    """Place the first ``length`` tasks of ``scratch.chunk`` (L,) in their order, within topology domains (3.3, step 3).
+
+    False: some task finds no node in any domain that its sets may try. Then the first failure is in ``decisions``
+    (J,): ``verdict``, ``placed``, and ``blocking_row``, the task or the set. The caller undoes what is placed.
+    """
+    entry, failed = 0, False
+    begin_domains(ctx)
+    while entry < length:  # Bound: the domains that each set may try; ``retreat`` ends it after VISITS_MAX nodes.
+        verdict = enter_domains(entry, length, ctx)
+        entered = verdict == OK
+        if entered:
+            verdict = place_task(j, ctx.scratch.chunk[entry], ctx)
+        if verdict == OK:
+            entry += 1
+            continue
+        if not failed:
+            failed = True
+            note_failure(j, entry, verdict, entered, ctx)
+        entry = retreat(ctx)
+        if entry == NULL:
+            return False
+    begin_domains(ctx)
+    return True
+
+
+@inner
+def note_failure(j: int, entry: int, verdict: int, entered: bool, ctx: Context) -> None:
+    """Write to ``decisions`` (J,) why job ``j`` failed at the task at ``entry`` of the chunk.
+
+    ``entered``: its domains were entered, and the task found no node in them. That is reported of the outermost set
+    with a constraint, as nodes of other domains may have room.
+    """
+    decisions, topo = ctx.decisions, ctx.scratch.topology
+    if entered and verdict == NO_FIT and has_frames(ctx):
+        verdict = NO_DOMAIN
+        topo.blocked[0], topo.blocked[1], topo.blocked[2] = topo.set[0], NULL, topo.end[0] - topo.first[0]
+        entered = False
+    decisions.verdict[j], decisions.placed[j] = verdict, entry
+    decisions.blocking_row[j] = ctx.scratch.chunk[entry] if entered else topo.blocked[0]
+    if verdict == NO_DOMAIN:
+        decisions.placed[j], decisions.asked[j] = min(topo.blocked[1], topo.blocked[2]), topo.blocked[2]
 
 
 @inner

@@ -16,7 +16,9 @@ import enum
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Snapshot
 from kai_sched.snapshot.verdicts import Verdict
+from kai_sched.solver.eviction.domain_room import is_constrained
 from kai_sched.solver.eviction.minimal.blockers import clear_blockers, is_blocked, is_near_required
+from kai_sched.solver.eviction.minimal.domain_choice import enter_costed_domains, leave_domains, next_domain
 from kai_sched.solver.eviction.minimal.node_costs import cheapest_node
 from kai_sched.solver.eviction.minimal.simulation import pipeline_task, terms_allow
 from kai_sched.solver.eviction.minimal.taking import (
@@ -31,6 +33,7 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
 from kai_sched.solver.kernels.fit import has_room
 from kai_sched.solver.kernels.score import is_affordable
+from kai_sched.solver.kernels.topology import begin_domains
 from kai_sched.solver.kernels.undo import undo_all
 from kai_sched.solver.state import Context, Log
 
@@ -74,10 +77,13 @@ def choose_chunks(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Sear
     # as there are classes in the counts of room; each brings another class to the front.
     for _ in range(MOST_KINDS):
         failed = choose_in_turn(n_hosts, preemptor, ctx, search)
+        begin_domains(ctx)
         undo_all(ctx)
         if failed == k:
             return True
-        if failed == NULL or not bring_forward(failed, k, ctx.snapshot, search):
+        # The tasks of a set with a topology constraint stay side by side.
+        constrained = is_constrained(preemptor.job, ctx)
+        if failed == NULL or constrained or not bring_forward(failed, k, ctx.snapshot, search):
             break
     return False
 
@@ -121,23 +127,30 @@ def choose_in_turn(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Sea
     begin_choice(ctx.log, search)
     if not choose_for_limits(preemptor, ctx, search):
         return NULL
-    c = NULL
-    for entry in range(k):
-        t = int(search.pending[entry])
+    c, entry = NULL, 0
+    begin_domains(ctx)
+    while entry < k:  # Bound: the domains that each set may try; each step counts as work.
+        t, n = int(search.pending[entry]), NULL
         # Costs and barred nodes are those of one class. A new clock forgets them without a loop over the nodes.
         if snapshot.tasks.cls[t] != c:
             c = int(snapshot.tasks.cls[t])
             search.minimal.clock[0] += 1
-        n = best_node(t, ctx)
-        if n == NULL:
-            n = clear_some_node(t, n_hosts, preemptor, ctx, search)
+        if enter_costed_domains(entry, k, ctx, search):
+            n = best_node(t, ctx)
+            if n == NULL:
+                n = clear_some_node(t, n_hosts, preemptor, ctx, search)
         search.counts.work[0] += 1 + search.minimal.looked[0] // PODS_A_UNIT
         search.minimal.looked[0] %= PODS_A_UNIT
         if n == NULL:
-            return entry
+            back = next_domain(ctx, search)
+            if back == NULL:
+                return entry
+            entry = back
+            continue
         pipeline_task(preemptor.job, t, n, ctx, search)
         search.minimal.place[entry] = n
         forget_cost(n, search)
+        entry = leave_domains(entry + 1, ctx, search)
     return k
 
 

@@ -22,6 +22,7 @@ from kai_sched.solver.eviction.tables import PODS_A_NODE, Preemptor, Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import freed_by_pod
 from kai_sched.solver.kernels.score import spans_nodes
+from kai_sched.solver.kernels.topology import allows
 from kai_sched.solver.kernels.volumes import volumes_fit
 from kai_sched.solver.state import Context
 
@@ -101,7 +102,7 @@ def least_cost(t: int, n: int, preemptor: Preemptor, ctx: Context, search: Searc
     elsewhere, or costs a number of pods (consolidation); nothing is below 0.
     """
     c = ctx.snapshot.tasks.cls[t]
-    if ctx.finder.verdicts[ctx.snapshot.classes.signature[c], n] != OK:
+    if ctx.finder.verdicts[ctx.snapshot.classes.signature[c], n] != OK or not allows(n, ctx):
         return NEVER
     if ctx.finder.dynamic[c] == 1 and not volumes_fit(c, n, ctx):
         return NEVER

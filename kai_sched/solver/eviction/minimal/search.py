@@ -18,6 +18,7 @@ from __future__ import annotations
 from kai_sched.snapshot.tables import Action, Help
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.bounds import refute
+from kai_sched.solver.eviction.domain_room import is_constrained
 from kai_sched.solver.eviction.minimal.bounds import (
     hosts_suffice,
     lacks_relief,
@@ -34,6 +35,7 @@ from kai_sched.solver.eviction.minimal.candidate_sets import (
     last_candidate_set,
 )
 from kai_sched.solver.eviction.minimal.choice import choose_chunks
+from kai_sched.solver.eviction.minimal.domain_choice import refuse_chosen_domain
 from kai_sched.solver.eviction.minimal.leaving_out import drop_unneeded_victims, some_victim_is_unneeded
 from kai_sched.solver.eviction.minimal.node_supply import can_clear_no_node
 from kai_sched.solver.eviction.minimal.simulation import TAKEN_BACK, VALID, simulate_choice
@@ -109,16 +111,17 @@ def search_candidate_set(candidates: int, preemptor: Preemptor, ctx: Context, se
     """Search one ``CandidateSet``; return a ``Help``: HELPED, NOT_FOUND, TOO_LONG, or the reason of ``refute``.
 
     Single pods are searched for node by node, unless what blocks a node may be on another one, by ports or
-    anti-affinity of the class (C,). One for which no node can be cleared is not searched for in TOGETHER; where limits
-    are in the way or pods elsewhere, victims beside those of the node may have to leave, and the proof does not hold.
-    All victims may move in consolidation, and in the
-    last set of a reclaim if the configuration allows it. Consolidation compares all nodes.
+    anti-affinity of the class (C,), or topology constraints limit the nodes. One for which no node can be cleared is
+    not searched for in TOGETHER; where limits are in the way or pods elsewhere, victims beside those of the node may
+    have to leave, and the proof does not hold. All victims may move in consolidation, and in the last
+    set of a reclaim if the configuration allows it. Consolidation compares all nodes.
     """
     action, moves = preemptor.action, preemptor.action == CONSOLIDATION
     if action == RECLAIM:
         moves = candidates == ALL_VICTIMS and ctx.settings.consolidating_reclaim == 1
     guarded = has_guards(ctx.snapshot.tasks.cls[search.pending[0]], ctx.snapshot)
     by_node = preemptor.n_tasks == 1 and action != CONSOLIDATION and not guarded
+    by_node = by_node and not is_constrained(preemptor.job, ctx)
     note_who_gives(candidates, preemptor, ctx, search)
     on_one_node = candidates == TOGETHER and by_node and not lacks_relief(preemptor.job, preemptor.need, ctx)
     if on_one_node and can_clear_no_node(preemptor, ctx, search):
@@ -242,11 +245,14 @@ def attempt_scenarios(n_hosts: int, for_good: bool, preemptor: Preemptor, ctx: C
     help : int, a ``Help``
         HELPED, NOT_FOUND, or TOO_LONG: the search budget is used up.
     """
+    constrained = is_constrained(preemptor.job, ctx)
     for moves in (False, True):
         if not (preemptor.moves if moves else for_good):
             continue
         again = True
-        # Bound: ``exclude_last_chunk`` excludes one more chunk before each repetition, so there are at most V of them.
+        search.minimal.attempt[0] += 1
+        # Bound: ``exclude_last_chunk`` excludes one more chunk before each repetition, so there are at most V of them,
+        # or the domain that failed is left out from now on.
         while again and choose_chunks(n_hosts, with_moves(preemptor, moves), ctx, search):
             too_many = some_victim_is_unneeded(ctx, search)
             outcome = simulate_choice(preemptor.action, preemptor.job, preemptor.n_tasks, ctx, search)
@@ -254,7 +260,7 @@ def attempt_scenarios(n_hosts: int, for_good: bool, preemptor: Preemptor, ctx: C
                 if too_many:
                     drop_unneeded_victims(preemptor, ctx, search)
                 return HELPED
-            again = outcome == TAKEN_BACK
+            again = outcome == TAKEN_BACK or (constrained and refuse_chosen_domain(ctx, search))
             if again and search.counts.work[0] > ctx.settings.search_work:
                 return TOO_LONG
     return NOT_FOUND

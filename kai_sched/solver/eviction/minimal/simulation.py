@@ -17,11 +17,12 @@ from __future__ import annotations
 import enum
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Snapshot, TermKind, TermRole
+from kai_sched.snapshot.tables import Action, Snapshot, Status, TermKind, TermRole
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.evict import evict, fits_at_home, has_room_at_home, return_home
 from kai_sched.solver.eviction.home_claims import fits_home_claims, free_home_claims
 from kai_sched.solver.eviction.minimal.chunks import chunk_end, queue_of
+from kai_sched.solver.eviction.minimal.given_domains import enter_chosen_domains
 from kai_sched.solver.eviction.rules.losses import is_below
 from kai_sched.solver.eviction.rules.retake import who_retakes
 from kai_sched.solver.eviction.rules.validate import is_valid
@@ -32,11 +33,13 @@ from kai_sched.solver.kernels.attempt import best_node, place_on_node
 from kai_sched.solver.kernels.fit import has_room
 from kai_sched.solver.kernels.gang import count_returning, exclude_from_return, next_return
 from kai_sched.solver.kernels.score import is_affordable, is_first_of_kind, judge_placed
+from kai_sched.solver.kernels.topology import allows, begin_domains, enter_domains, retreat
 from kai_sched.solver.kernels.undo import add_integer, rollback, undo_all
 from kai_sched.solver.state import Context, State
 
 OK = int(Verdict.OK)
 RECLAIM = int(Action.RECLAIM)
+IS_PIPELINED = int(Status.PIPELINED)
 MATCH = int(TermRole.MATCH)
 REQUIRED = int(TermKind.REQUIRED)
 
@@ -78,7 +81,9 @@ def simulate_choice(action: int, p: int, k: int, ctx: Context, search: Search) -
         evict_victim(search.lists.scenario[entry], ctx, search)
     search.counts.placed[0] = 0
     outcome = INVALID
-    if place_preemptor(p, k, ctx, search):
+    placed = place_preemptor(p, k, ctx, search)
+    begin_domains(ctx)
+    if placed:
         # Victims return home before any moves: a move takes room that another victim may need to stay where it
         # is. Jobs return in the reverse order of their choice.
         for moving in (False, True):
@@ -178,6 +183,8 @@ def place_preemptor(p: int, k: int, ctx: Context, search: Search) -> bool:
     for entry in range(k):
         t = int(search.pending[entry])
         n = int(search.minimal.place[entry])
+        if not enter_chosen_domains(entry, k, ctx, search):
+            return False
         if not node_takes(n, ctx.snapshot.tasks.cls[t], ctx):
             n = best_node(t, ctx)
         if n == NULL:
@@ -305,19 +312,37 @@ def return_chunk(j: int, length: int, moving: bool, ctx: Context, search: Search
     log, scratch = ctx.log, ctx.scratch
     if not within_limits(j, length, ctx):
         return int(scratch.chunk[0])
-    floats, integers, placed = log.size[0], log.size[1], search.counts.placed[0]
-    for entry in range(length):
-        t = int(scratch.chunk[entry])
-        n = node_to_return_to(t, moving, ctx, search)
+    floats, integers, placed, entry = log.size[0], log.size[1], search.counts.placed[0], 0
+    begin_domains(ctx)
+    while entry < length:  # Bound: the domains that each set may try; ``retreat`` ends it after VISITS_MAX nodes.
+        t, n = int(scratch.chunk[entry]), NULL
+        # At home all keep their constraints, as those that stay do.
+        if not moving or enter_domains(entry, length, ctx) == OK:
+            n = node_to_return_to(t, moving, ctx, search)
         if n == NULL:
-            rollback(floats, integers, ctx)
-            search.counts.placed[0] = placed
-            return t
+            entry = retreat(ctx)
+            if entry == NULL:
+                rollback(floats, integers, ctx)
+                search.counts.placed[0] = placed
+                begin_domains(ctx)
+                return t
+            drop_undone(placed, ctx, search)
+            continue
         if n == search.tasks.home[t] and fits_at_home(t, ctx, search):
             restore_victim(t, ctx, search)
         else:
             pipeline_task(j, t, n, ctx, search)
+        entry += 1
+    begin_domains(ctx)
     return NULL
+
+
+@inner
+def drop_undone(first: int, ctx: Context, search: Search) -> None:
+    """Remove tasks from the end of ``lists.placed`` (T + 1,), down to ``first``, whose placement was undone."""
+    placed, status = search.lists.placed, ctx.state.task.status
+    while search.counts.placed[0] > first and status[placed[search.counts.placed[0] - 1]] != IS_PIPELINED:
+        search.counts.placed[0] -= 1  # Bound: the tasks that were placed.
 
 
 @inner
@@ -340,7 +365,7 @@ def node_to_return_to(t: int, moving: bool, ctx: Context, search: Search) -> int
         count_at_home(t, -1, ctx, search)
         count_as_near(t, 1, ctx, search)
     n = NULL
-    if has_room_at_home(t, ctx, search) and is_affordable(t, home, ctx):
+    if has_room_at_home(t, ctx, search) and is_affordable(t, home, ctx) and allows(home, ctx):
         if not apart or terms_allow(c, home, ctx):
             if fits_home_claims(t, ctx, search) or free_home_claims(t, ctx, search):
                 n = int(home)

@@ -22,6 +22,17 @@ class Supply(NamedTuple):
     next_leaf: Longs  # (Q,) link: the next leaf of the side
 
 
+class DomainTries(NamedTuple):
+    """How the domains of a set compare so far, by frame of ``scratch.topology`` (F,) (``minimal.domain_choice``)."""
+
+    comparing: Longs  # 1: its domains are compared; 0: it is placed in the best
+    chosen: Longs  # chunks that were chosen when the frame was opened
+    placed: Longs  # entries of ``Lists.placed`` then
+    best: Longs  # the best candidate so far, or NULL
+    pods: Longs  # pods that are evicted for it
+    last: Longs  # the last chunk of them
+
+
 class MinimalTables(NamedTuple):
     """Scratch of one search. Chunks are rows of ``Lists.chunk_start``; marks are current where they equal ``clock``."""
 
@@ -45,4 +56,7 @@ class MinimalTables(NamedTuple):
     with_chosen: Longs  # (4,) by class of pending tasks: its room with the chosen chunks gone (``sum_up``)
     pending_in_order: Longs  # (L,) the pending tasks in the order of the job: a choice may reorder ``Search.pending``
     place: Longs  # (L,) the nodes that were chosen for the pending tasks
+    attempt: Longs  # (1,) moves with each attempt of scenarios
+    refused: Longs  # (H,) attempt: a validator refused the preemptor in this topology domain
+    tries: DomainTries
     supply: Supply

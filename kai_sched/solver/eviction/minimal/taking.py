@@ -25,6 +25,7 @@ from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
 from kai_sched.solver.kernels.gates import pass_gates
+from kai_sched.solver.kernels.topology import enter_domains, resume_domains, retreat, suspend_domains
 from kai_sched.solver.kernels.undo import rollback, touch
 from kai_sched.solver.state import Context
 
@@ -237,28 +238,51 @@ def move_chunk(g: int, cleared: int, ctx: Context, search: Search) -> bool:
     cleared : int, row of a node
         The node from which the chunk has to go.
     """
-    snapshot, finder = ctx.snapshot, ctx.finder
+    snapshot, length = ctx.snapshot, 0
+    # Those that stay say in which domains the others must be.
     for at in range(search.lists.chunk_start[g], chunk_end(g, search)):
         t = search.lists.potential[at]
-        c = snapshot.tasks.cls[t]
-        if finder.refused[c] != OK:
-            return False
         home = search.tasks.home[t]
+        if ctx.finder.refused[snapshot.tasks.cls[t]] != OK:
+            return False
         if home != NULL and home != cleared:
             restore_victim(t, ctx, search)
-            continue
-        signature = snapshot.classes.signature[c]
-        # ``best_node`` must not offer the node that is being cleared. Its static verdict (K, N) is replaced for
-        # the time of the search; ``touch`` makes the finder compute the block anew, before and after.
-        verdict = finder.verdicts[signature, cleared]
-        finder.verdicts[signature, cleared] = NOT_OFFERED
-        touch(finder.block, finder.stamp, cleared)
-        n = best_node(t, ctx)
-        search.counts.work[0] += MOVE_WORK
-        finder.verdicts[signature, cleared] = verdict
-        touch(finder.block, finder.stamp, cleared)
+        else:
+            ctx.scratch.chunk[length] = t
+            length += 1
+    suspended = suspend_domains(ctx)
+    moved = move_tasks(length, cleared, ctx, search)
+    resume_domains(suspended, ctx)
+    return moved
+
+
+@inner
+def move_tasks(length: int, cleared: int, ctx: Context, search: Search) -> bool:
+    """Give the evicted tasks in ``scratch.chunk`` (L,) places on other nodes than ``cleared``, in their domains.
+
+    False: one of them finds none; the caller takes back what was done.
+    """
+    finder, entry, placed = ctx.finder, 0, search.counts.placed[0]
+    while entry < length:  # Bound: the domains that each set may try; ``retreat`` ends it after VISITS_MAX nodes.
+        t, n = int(ctx.scratch.chunk[entry]), NULL
+        if enter_domains(entry, length, ctx) == OK:
+            signature = ctx.snapshot.classes.signature[ctx.snapshot.tasks.cls[t]]
+            # ``best_node`` must not offer the node that is being cleared. Its static verdict (K, N) is replaced for
+            # the time of the search; ``touch`` makes the finder compute the block anew, before and after.
+            verdict = finder.verdicts[signature, cleared]
+            finder.verdicts[signature, cleared] = NOT_OFFERED
+            touch(finder.block, finder.stamp, cleared)
+            n = best_node(t, ctx)
+            search.counts.work[0] += MOVE_WORK
+            finder.verdicts[signature, cleared] = verdict
+            touch(finder.block, finder.stamp, cleared)
         if n == NULL:
-            return False
-        pipeline_task(snapshot.tasks.job[t], t, n, ctx, search)
+            entry = retreat(ctx)
+            if entry == NULL:
+                return False
+            search.counts.placed[0] = placed + entry
+            continue
+        pipeline_task(ctx.snapshot.tasks.job[t], t, n, ctx, search)
         forget_cost(n, search)
+        entry += 1
     return True

@@ -56,9 +56,10 @@ def all_victims_come_back(p: int, ctx: Context, search: Search) -> bool:
     queue, leaves, parent = search.queues, search.original.leaf_victims, snapshot.queues.parent
     clear(search)
     like, moved = NULL, False
-    alike = search.kinds.now[0] == 0
+    alike = search.kinds.now[0] == 0 and ctx.scratch.topology.set.shape[0] == 0
     # Reason 1 needs all victims alike over all leaves, not only in one: each of them must fit any place that another
-    # leaves. It also needs limits that let all of them return, and no room now for the first pending task.
+    # leaves, which topology constraints may forbid. It also needs limits that let all of them return, and no room now
+    # for the first pending task.
     for q in range(parent.shape[0]):
         if queue.is_open[q] == 0:
             continue

@@ -27,6 +27,7 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node, place_on_node
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
 from kai_sched.solver.kernels.score import is_affordable, score_nodes
+from kai_sched.solver.kernels.topology import begin_domains, enter_domains, restrict, retreat
 from kai_sched.solver.kernels.undo import rollback, undo_all
 from kai_sched.solver.state import Context
 
@@ -56,6 +57,7 @@ def simulate_scenario(p: int, k: int, ctx: Context, search: Search) -> bool:
     ctx.log.size[:] = 0
     count.placed[0] = 0
     begin_simulation(p, k, ctx, search)
+    offer_nodes(ctx, search)
     # Only jobs of the scenario get anything. Jobs that wait besides are in the order of queues, as v0.17.0 has them:
     # what they ask for next decides how their queue compares. They are taken out without an attempt. When all jobs of
     # the scenario had their attempt, the rest of the order cannot matter.
@@ -84,6 +86,7 @@ def simulate_scenario(p: int, k: int, ctx: Context, search: Search) -> bool:
         if not found:
             break
     restore_contenders(search)
+    ctx.scratch.topology.counts[2] = 0
     if not found:
         undo_all(ctx)
     return found
@@ -201,34 +204,61 @@ def try_chunk(j: int, length: int, ctx: Context, search: Search) -> bool:
     j, length : int
         The job, and the number of tasks in the chunk.
     """
-    log, finder = ctx.log, ctx.finder
-    tasks = ctx.snapshot.tasks
+    log = ctx.log
     if not within_limits(j, length, ctx):
         return False
     floats, integers = log.size[0], log.size[1]
-    placed = search.counts.placed[0]
-    for entry in range(length):
+    placed, entry = search.counts.placed[0], 0
+    begin_domains(ctx)
+    while entry < length:  # Bound: the domains that each set may try; ``retreat`` ends it after VISITS_MAX nodes.
         t = ctx.scratch.chunk[entry]
-        n = NULL
-        if finder.refused[tasks.cls[t]] == OK:
-            # An evicted task stays on its node for terms and host ports (3.6). It must not keep itself away, so it is
-            # not counted while its own node is chosen.
-            apart = finder.dynamic[tasks.cls[t]] == 1 and ctx.state.task.status[t] == IS_EVICTED
-            if apart:
-                count_at_home(t, -1, ctx, search)
-            n = best_offered_node(t, ctx, search)
-            if apart:
-                count_at_home(t, 1, ctx, search)
-            if n != NULL and not is_affordable(t, n, ctx):
-                n = NULL
+        n = node_for_task(t, ctx, search) if enter_domains(entry, length, ctx) == OK else NULL
         if n == NULL:
-            rollback(floats, integers, ctx)
-            search.counts.placed[0] = placed
-            return False
+            entry = retreat(ctx)
+            if entry == NULL:
+                rollback(floats, integers, ctx)
+                search.counts.placed[0] = placed
+                return False
+            search.counts.placed[0] = placed + entry
+            continue
         place_in_search(j, t, n, ctx, search)
         search.lists.placed[search.counts.placed[0]] = t
         search.counts.placed[0] += 1
+        entry += 1
+    begin_domains(ctx)
     return True
+
+
+@inner
+def node_for_task(t: int, ctx: Context, search: Search) -> int:
+    """Return the best node for task ``t`` of a chunk that is placed in a simulation, or NULL; (N,) are offered."""
+    finder, c = ctx.finder, ctx.snapshot.tasks.cls[t]
+    if finder.refused[c] != OK:
+        return NULL
+    # An evicted task stays on its node for terms and host ports (3.6). It must not keep itself away, so it is not
+    # counted while its own node is chosen.
+    apart = finder.dynamic[c] == 1 and ctx.state.task.status[t] == IS_EVICTED
+    if apart:
+        count_at_home(t, -1, ctx, search)
+    n = best_offered_node(t, ctx, search)
+    if apart:
+        count_at_home(t, 1, ctx, search)
+    return n if n != NULL and is_affordable(t, n, ctx) else NULL
+
+
+@inner
+def offer_nodes(ctx: Context, search: Search) -> None:
+    """Say which nodes count for topology domains in this simulation: the feasible ones, where not all are (4.5).
+
+    Writes ``scratch.topology.offered`` (N,), if some set has a constraint.
+    """
+    topo = ctx.scratch.topology
+    topo.counts[2] = search.original.restricted[0]
+    if topo.set.shape[0] == 0 or search.original.restricted[0] == 0:
+        return
+    clock = search.counts.scenario_clock[0]
+    for n in range(topo.offered.shape[0]):
+        topo.offered[n] = search.original.feasible[n] == 1 or search.nodes.scenario_mark[n] == clock
 
 
 @inner
@@ -252,7 +282,7 @@ def best_offered_node(t: int, ctx: Context, search: Search) -> int:
     for n in range(verdicts.shape[0]):
         feasible = search.original.feasible[n] == 1 or search.nodes.scenario_mark[n] == search.counts.scenario_clock[0]
         search.original.offered[n] = verdicts[n] if feasible else NOT_OFFERED
-    return score_nodes(t, ctx, search.original.offered)
+    return score_nodes(t, ctx, restrict(search.original.offered, ctx))
 
 
 @inner
