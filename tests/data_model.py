@@ -33,12 +33,12 @@ from tests.module_index import first_sentence
 
 DTYPES = {"Flags": "u1", "Ints": "i4", "Longs": "i8", "Floats": "f8"}
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
-LENGTH = r"(?:longest job|\d+ ?[A-Z]?|[A-Z])(?: \+ \d)?"
+LENGTH = r"(?:longest job|frames|levels|\d+ ?[A-Z]?|[A-Z])(?: \+ \d)?"
 SHAPE = rf"\(({LENGTH}(?:, {LENGTH})*),?\)"
 ANY = "*"
 AXES = (
     "Axes as above, and: d domain of inter-pod terms, b block of nodes, l task of the longest job, m share of a pod, "
-    "w device that a pod claims, o claim of a pod that waits for a volume; "
+    "w device that a pod claims, o claim of a pod that waits for a volume, frames and levels of topology constraints; "
     "`2t` is 2 times t."
 )
 

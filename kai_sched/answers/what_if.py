@@ -23,8 +23,10 @@ from kai_sched.answers.workload_changes import (
     PodCount,
     PodGpus,
     Preemptible,
+    RequiredLevel,
     Tolerate,
     WithoutDemand,
+    constraints_of,
 )
 from kai_sched.answers.workloads import Workloads
 from kai_sched.model.checks import leaf_queues
@@ -104,6 +106,8 @@ def _workload_setting(
     if field == "priorityClassName" and value not in cluster.priority_classes:
         raise unknown("priority class", value, cluster.priority_classes, SET)
     change = make(group, value, text)
+    if isinstance(change, RequiredLevel):
+        _check_level(change, text, cluster)
     if isinstance(change, PodGpus):
         _check_gpus(change, text, cluster)
     return Minimum(change.group, change.minimum, sub_group) if isinstance(change, Minimum) else change
@@ -159,6 +163,24 @@ def _preemptible(group: str, value: str, text: str) -> Change:
     return Preemptible(group)
 
 
+def _level(group: str, value: str, text: str) -> Change:
+    if not value:
+        raise FieldError(SET, f"{text!r}: write a level of the topology, or none")
+    return RequiredLevel(group, "" if value == "none" else value)
+
+
+def _check_level(change: RequiredLevel, text: str, cluster: Cluster) -> None:
+    """Raises FieldError where the group requires no level, or its topology has no such level."""
+    group = cluster.pod_groups.get(change.group)
+    required = [each for each in constraints_of(group) if each.required_level] if group else []
+    if not required:
+        raise FieldError(SET, f"{text!r}: the workload requires no level of a topology")
+    for topology in {each.topology for each in required} & cluster.topologies.keys():
+        found = cluster.topologies[topology]
+        if change.level and not found.level(change.level):
+            raise unknown(f"level of Topology {topology}", change.level, found.levels, SET)
+
+
 def _tolerate(group: str, value: str, text: str) -> Change:
     if not value:
         raise FieldError(SET, f"{text!r}: write the key of a taint")
@@ -186,5 +208,6 @@ _SETTINGS: dict[str, Callable[[str, str, str], Change]] = {
     "priorityClassName": lambda group, value, _: InClass(group, value),
     "preemptibility": _preemptible,
     "tolerations": _tolerate,
+    "requiredTopologyLevel": _level,
     **{demand: _without(demand) for demand in DEMANDS},
 }

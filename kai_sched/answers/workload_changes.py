@@ -13,12 +13,12 @@ from kai_sched.answers.goal import pod_gpus
 from kai_sched.answers.words import exact
 from kai_sched.api.names import PREEMPTIBILITY_LABEL
 from kai_sched.model.constraints import Toleration
-from kai_sched.model.objects import GpuShare, Phase, Pod, PodGroup, Shape
+from kai_sched.model.objects import GpuShare, Phase, Pod, PodGroup, Shape, TopologyConstraint
 from kai_sched.model.resources import GPU
 from kai_sched.model.store import Store
 
 # What placement asks of nodes, and of other pods, that can be left out.
-DEMANDS = ("nodeSelector", "nodeAffinity", "podAffinity", "podAntiAffinity")
+DEMANDS = ("nodeSelector", "nodeAffinity", "podAffinity", "podAntiAffinity", "topologyConstraint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,10 @@ class WithoutDemand:
     demand: str
 
     def apply(self, store: Store) -> None:
-        _reshape(store, self.group, self._without)
+        if self.demand == "topologyConstraint":
+            _constrain(store, self.group, lambda _: None)
+        else:
+            _reshape(store, self.group, self._without)
 
     def _without(self, shape: Shape) -> Shape:
         match self.demand:
@@ -142,6 +145,28 @@ class WithoutDemand:
     @property
     def flag(self) -> str:
         return f"--set workload/{self.group}.{self.demand}=none"
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredLevel:
+    """The group and its sub-groups require this level where they require one; "": they prefer it instead."""
+
+    group: str
+    level: str
+
+    def apply(self, store: Store) -> None:
+        _constrain(store, self.group, self._at_level)
+
+    def _at_level(self, old: TopologyConstraint) -> TopologyConstraint:
+        if not old.required_level:
+            return old
+        if self.level:
+            return replace(old, required_level=self.level)
+        return replace(old, required_level="", preferred_level=old.preferred_level or old.required_level)
+
+    @property
+    def flag(self) -> str:
+        return f"--set workload/{self.group}.requiredTopologyLevel={self.level or 'none'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +252,22 @@ def _put(store: Store, key: str, of_group: Callable[[PodGroup], PodGroup], of_po
         return
     for pod in pods_of(store, key):
         store.put(of_pod(pod))
+
+
+def constraints_of(group: PodGroup) -> list[TopologyConstraint]:
+    """The topology constraints of the group and its sub-groups."""
+    return [each for each in (group.topology, *(sub.topology for sub in group.sub_groups)) if each is not None]
+
+
+def _constrain(store: Store, key: str, change: Callable[[TopologyConstraint], TopologyConstraint | None]) -> None:
+    """Change the topology constraints of the PodGroup and its sub-groups, where there are any."""
+    group = store.get(PodGroup, key)
+    if group is not None:
+        sub_groups = tuple(
+            replace(each, topology=change(each.topology)) if each.topology else each for each in group.sub_groups
+        )
+        topology = change(group.topology) if group.topology else None
+        store.put(replace(group, topology=topology, sub_groups=sub_groups))
 
 
 def _reshape(store: Store, group: str, change: Callable[[Shape], Shape]) -> None:

@@ -251,9 +251,9 @@ class Cache:
     def _take_groups(self, some: Mapping[str, PodGroup], config: Config) -> None:
         groups = {key: group for key, group in some.items() if in_pool(group.labels, config)}
         self.groups.remove([key for key in some if key not in groups])
-        self.groups.put(groups, by_age(groups), self._group_cells(groups, False))
+        self.groups.put(groups, by_age(groups), self._group_cells(groups, config, False))
 
-    def _group_cells(self, by_key: Mapping[str, PodGroup], bare: bool) -> Longs:
+    def _group_cells(self, by_key: Mapping[str, PodGroup], config: Config, bare: bool) -> Longs:
         """(groups, cells) the cells of groups; ``bare``: each stands for a bare pod."""
         groups = list(by_key.values())
         cells = np.empty((len(groups), len(GroupCell)), np.int64)
@@ -264,12 +264,12 @@ class Cache:
         cells[:, GroupCell.LAYOUT] = [self._layout_of(group) for group in groups]
         cells[:, GroupCell.BARE] = bare
         # Most groups have no times: skipping the calls makes reading a whole cluster faster.
-        started = [moment(group.last_start_ns) if group.last_start_ns else 0 for group in groups]
-        stale = [moment(group.stale_since_ns) if group.stale_since_ns else 0 for group in groups]
-        cells[:, GroupCell.LAST_START], cells[:, GroupCell.STALE_SINCE] = started, stale
+        cells[:, GroupCell.LAST_START] = [moment(each.last_start_ns) if each.last_start_ns else 0 for each in groups]
+        cells[:, GroupCell.STALE_SINCE] = [moment(each.stale_since_ns) if each.stale_since_ns else 0 for each in groups]
         cells[:, GroupCell.MAY_EVICT_AT] = [may_evict_at(group) if group.preemption_delay_s else 0 for group in groups]
         graces = [group.staleness_grace_s for group in groups]
         cells[:, GroupCell.GRACE] = [UNSET if seconds is None else grace(seconds) for seconds in graces]
+        cells[:, GroupCell.GIVEN_UP] = [group.given_up_in == config.pool_of_conditions for group in groups]
         return cells
 
     def _layout_of(self, group: PodGroup) -> int:
@@ -311,7 +311,7 @@ class Cache:
         cells = self._pod_cells(group_keys, list(pods.values()), [key in reserve for key in pods], config)
         self.pods.put(pods, by_age(pods), cells)
         groups = dict(zip(own.values(), bare.values(), strict=True))
-        self.groups.put(groups, by_age(bare), self._group_cells(groups, True))
+        self.groups.put(groups, by_age(bare), self._group_cells(groups, config, True))
 
     def _forget_bare(self, keys: Iterable[str]) -> None:
         """Remove the groups of these pods, as far as they were bare."""

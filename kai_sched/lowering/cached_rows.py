@@ -56,6 +56,7 @@ class GroupCell(enum.IntEnum):
     MAY_EVICT_AT = 7
     STALE_SINCE = 8
     GRACE = 9
+    GIVEN_UP = 10  # 1: not tried in this pool, as its scheduling backoff says
 
 
 class Names:

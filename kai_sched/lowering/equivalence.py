@@ -20,7 +20,7 @@ from kai_sched.lowering.class_records import PodClass
 from kai_sched.model.objects import VolumeClaim
 from kai_sched.model.volumes import VolumeBook, demand_of
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Ints, Longs
+from kai_sched.snapshot.tables import Ints, Longs, Sets
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -48,23 +48,28 @@ def _claim_kind(claim: VolumeClaim, users: Mapping[str, int], book: VolumeBook) 
     return demand_of(claim), claim.size_bytes, claim.phase, claim.volume, own
 
 
-def constraint_kinds(constraints: Ints, parent: Ints) -> Hashes | None:
+def constraint_kinds(sets: Sets, set_ptr: Ints, apart: npt.NDArray[np.bool_]) -> Hashes:
     """(S,) numbers that are equal for sets whose topology constraints, and those above them, are equal.
 
-    None if no set has one. ``constraints`` (S, 4) has 0 in its second and third column, and no topology, for sets
-    without one; ``parent`` (S,) is the set above, which has a lower row.
+    Parameters
+    ----------
+    sets, set_ptr
+        The table of sets, and (J + 1,) where the sets of each job begin.
+    apart
+        (J,) whether a required level makes the sets of the job unlike those of all others.
     """
-    free = (constraints[:, 0] == NULL) & (constraints[:, 3] == 0)
-    if free.all():
-        return None
-    own = np.zeros(parent.size, np.uint64)
-    for column in constraints.T.astype(np.int64):
-        own = _scramble(own + (column + 1).astype(np.uint64))
-    own[free] = 0
-    for s in range(parent.size):
-        if parent[s] != NULL and (own[s] or own[parent[s]]):
-            own[s : s + 1] = _scramble(own[s : s + 1] + np.uint64(3) * own[parent[s] : parent[s] + 1])
-    return own
+    job = np.repeat(np.arange(set_ptr.size - 1), np.diff(set_ptr))
+    own = np.zeros(sets.parent.size, np.uint64)
+    for column in (sets.topology, sets.required, sets.preferred, sets.fault):
+        own = _scramble(own + (column.astype(np.int64) + 1).astype(np.uint64))
+    own += _scramble(np.where(apart[job] & (sets.required > 0), job + 1, 0).astype(np.uint64))
+    own[(sets.topology == NULL) & (sets.fault == 0)] = 0
+    found, above = own.copy(), sets.parent
+    while (above != NULL).any():
+        below = np.flatnonzero((above != NULL) & ((found | own[above]) != 0))
+        found[below] = _scramble(found[below] + np.uint64(3) * own[above[below]])
+        above = np.where(above == NULL, NULL, sets.parent[above])
+    return found
 
 
 def job_equivalence(

@@ -20,7 +20,6 @@ from kai_sched.lowering.cached_rows import GroupCell, Names, PodCell
 from kai_sched.lowering.limits import UNSET, grace, whole
 from kai_sched.lowering.queues import QueueRows
 from kai_sched.lowering.sub_group_tree import Layout
-from kai_sched.lowering.topologies import NO_CONSTRAINT, TopologyRows
 from kai_sched.model.hints import SchedulingHints
 from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.model.objects import PriorityClass
@@ -88,6 +87,7 @@ def lower_jobs(
     known = queue != NULL
     refused = np.where(known, 0, int(Verdict.NO_QUEUE)).astype(np.uint8)
     refused[known] = np.where(queues.is_leaf[queue[known]], 0, int(Verdict.QUEUE_NOT_LEAF))
+    refused[(refused == 0) & (columns[:, GroupCell.GIVEN_UP] == 1)] = int(Verdict.BACKED_OFF)
     priority = _priorities(cluster, cache)[columns[:, GroupCell.PRIORITY_CLASS]]
     explicit = columns[:, GroupCell.PREEMPTIBLE]
     preemptible = np.where(explicit == NULL, priority < PREEMPTIBLE_BELOW, explicit == 1)
@@ -200,7 +200,7 @@ def make_sets(
     succeeded
         (T,) whether the task has succeeded.
     constraints
-        (S, 4) the columns of ``set_constraints``.
+        ``TopologyRows.constraints``.
     """
     n_sets = int(jobs.set_ptr[-1])
     task_ptr = np.zeros(n_sets + 1, np.int32)
@@ -212,7 +212,7 @@ def make_sets(
     entry = np.arange(n_sets) - base + np.repeat(first[jobs.layout], sizes)
     parent = _joined(cache.layouts, "parent")[entry]
     done = np.bincount(task_sets[succeeded & (task_sets != NULL)], minlength=n_sets)
-    topology, required, preferred, fault = (np.ascontiguousarray(column) for column in constraints.T)
+    topology, required, preferred, fault = (np.ascontiguousarray(column) for column in constraints[entry].T)
     return Sets(
         parent=np.where(parent == NULL, NULL, parent + base).astype(np.int32),
         child_ptr=(_joined(cache.layouts, "child_ptr")[entry] + base).astype(np.int32),
@@ -246,15 +246,6 @@ def make_jobs(jobs: JobRows, task_ptr: Ints, alike: tuple[Ints, Ints]) -> Jobs:
         set_ptr=jobs.set_ptr,
         task_ptr=task_ptr[jobs.set_ptr],
     )
-
-
-def set_constraints(jobs: JobRows, topologies: TopologyRows) -> Ints:
-    """(S, 4) of each set the topology, the required and the preferred level, and what is wrong with the constraint."""
-    columns = np.tile(NO_CONSTRAINT, (int(jobs.set_ptr[-1]), 1))
-    for number, of_layout in topologies.of_layout.items():
-        for j in np.flatnonzero(jobs.layout == number):
-            columns[jobs.set_ptr[j] : jobs.set_ptr[j + 1]] = of_layout
-    return columns
 
 
 def _joined(layouts: list[Layout], column: str) -> npt.NDArray[np.int64]:

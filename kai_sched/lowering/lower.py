@@ -34,7 +34,6 @@ from kai_sched.lowering.jobs import (
     make_sets,
     memberships,
     rows_of,
-    set_constraints,
     take,
 )
 from kai_sched.lowering.limits import duration, moment
@@ -194,16 +193,20 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
 def _topologies(cluster: Cluster, cache: Cache, jobs: JobRows, nodes: list[Node], config: Config) -> TopologyRows:
     """The domains and constraints; none where the plugin is off."""
     used = np.unique(jobs.layout) if "topology" in config.plugins else np.zeros(0, np.int64)
-    return lower_topologies(cache.layouts, used, cluster.topologies, nodes)
+    return lower_topologies(cache, used, cluster.topologies, nodes)
 
 
 def _job_tables(
     cache: Cache, classes: ClassRows, pods: _PlacedPods, jobs: JobRows, topologies: TopologyRows, config: Config
 ) -> tuple[Jobs, Sets]:
     """The tables of jobs and sets; jobs are alike by their classes, constraints, traits and queues."""
-    waits, traits, constraints = _not_placed(pods.status), _traits(jobs, config), set_constraints(jobs, topologies)
-    set_table = make_sets(cache, jobs, pods.sets, pods.status == Status.SUCCEEDED, constraints)
-    kinds = constraint_kinds(constraints, set_table.parent) if topologies.of_layout else None
+    waits, traits = _not_placed(pods.status), _traits(jobs, config)
+    set_table = make_sets(cache, jobs, pods.sets, pods.status == Status.SUCCEEDED, topologies.constraints)
+    kinds = None
+    if topologies.any:
+        holds = np.zeros(jobs.rows.size, bool)
+        holds[pods.job[~waits & (pods.job != NULL)]] = config.victims == "minimal"
+        kinds = constraint_kinds(set_table, jobs.set_ptr, holds)
     alike = job_equivalence(classes.kind, pods.job, pods.sets, waits, traits, jobs.queue, kinds)
     return freeze(make_jobs(jobs, set_table.task_ptr, alike)), freeze(set_table)
 

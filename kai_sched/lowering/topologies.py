@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kai_sched.lowering.sub_group_tree import Layout
+from kai_sched.lowering.cache import Cache
 from kai_sched.model.objects import Node, Topology, TopologyConstraint
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Ints, Longs, Topologies
@@ -25,7 +25,7 @@ OK = int(Verdict.OK)
 
 @dataclass(frozen=True, slots=True)
 class TopologyRows:
-    """The table, and by layout and set the columns of sets: topology, required level, preferred level and fault.
+    """The table of domains, and the constraints of the sets of all layouts.
 
     Attributes
     ----------
@@ -35,36 +35,40 @@ class TopologyRows:
         The topology of each name; the table has rows of those that a constraint names, by name.
     domains
         (H,) the values of the labels that lead to each domain, from the top; none for a root.
-    of_layout
-        By number of a layout with constraints: (n, 4) the four columns of its n sets.
+    constraints
+        (all sets of the cache's layouts, 4) the columns of ``Sets``: topology, required, preferred and fault.
+    any
+        Whether a layout that is in use has a constraint.
     """
 
     table: Topologies
     topologies: Mapping[str, Topology]
     domains: list[tuple[str, ...]]
-    of_layout: Mapping[int, Ints]
+    constraints: Ints
+    any: bool
 
 
 NO_CONSTRAINT = np.array([NULL, 0, 0, OK], np.int32)
 
 
-def lower_topologies(
-    layouts: Sequence[Layout], used: Longs, topologies: Mapping[str, Topology], nodes: list[Node]
-) -> TopologyRows:
-    """The domains of the topologies that the layouts with the numbers ``used`` name, and the columns of their sets."""
-    constrained = [int(number) for number in used if any(layouts[number].constraints)]
-    constraints = [each for number in constrained for each in layouts[number].constraints if each is not None]
-    names = sorted({each.topology for each in constraints} & topologies.keys())
-    table, domains = _make_table([topologies[name] for name in names], nodes)
+def lower_topologies(cache: Cache, used: Longs, topologies: Mapping[str, Topology], nodes: list[Node]) -> TopologyRows:
+    """The domains of the topologies that the layouts with the numbers ``used`` name, and the constraints of sets."""
+    first = np.cumsum([0, *(len(each.parent) for each in cache.layouts)])
+    constraints = np.tile(NO_CONSTRAINT, (int(first[-1]), 1))
+    constrained = [number for number in used.tolist() if any(cache.layouts[number].constraints)]
+    named = {each.topology for number in constrained for each in cache.layouts[number].constraints if each is not None}
+    names = sorted(named & topologies.keys())
+    in_use = tuple(topologies[name] for name in names)
+    known = cache.columns.get("topologies")
+    if known is None or known[0] != in_use:
+        known = cache.columns["topologies"] = (in_use, *_make_table(in_use, nodes))
+    _, table, domains = known
     rows = {name: row for row, name in enumerate(names)}
-    of_layout = {}
     for number in constrained:
-        columns = np.tile(NO_CONSTRAINT, (len(layouts[number].constraints), 1))
-        for s, constraint in enumerate(layouts[number].constraints):
+        for s, constraint in enumerate(cache.layouts[number].constraints, int(first[number])):
             if constraint is not None:
-                columns[s] = _columns(constraint, topologies, rows)
-        of_layout[number] = columns
-    return TopologyRows(table, topologies, domains, of_layout)
+                constraints[s] = _columns(constraint, topologies, rows)
+    return TopologyRows(table, topologies, domains, constraints, bool(constrained))
 
 
 def _columns(constraint: TopologyConstraint, topologies: Mapping[str, Topology], rows: Mapping[str, int]) -> Ints:

@@ -242,6 +242,11 @@ class Config:
         if self.victims not in VICTIMS:
             raise ValueError(f"victims is one of {', '.join(VICTIMS)}, not {self.victims!r}: write one of them")
 
+    @property
+    def pool_of_conditions(self) -> str:
+        """The name of the node pool in the conditions of groups."""
+        return self.node_pool or names.DEFAULT_POOL
+
 
 def scheduler_and_pool(config: Config) -> str:
     """What tells this scheduler from others: its name, and its node pool, if it has one."""

@@ -17,6 +17,8 @@ from typing import NamedTuple
 from kai_sched.model.claims.objects import Allocation, ClaimObject, ContainerDevices, PodClaim
 from kai_sched.model.constraints import HostPort, NodeSelector, PodTerm, Taint, Term, Toleration, WeightedPodTerm
 from kai_sched.model.keys import GroupKey, ObjectKey, group_key, object_key
+from kai_sched.model.topology import Topology as Topology
+from kai_sched.model.topology import TopologyConstraint as TopologyConstraint
 
 UNLIMITED = -1.0
 NO_LABELS: Mapping[str, str] = {}
@@ -102,40 +104,6 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
-    """A Topology (kai.scheduler/v1alpha1): how nodes are grouped into domains, such as zones of racks.
-
-    ``levels`` are the labels of nodes whose values name the domains, from the widest to the narrowest. ``aliases`` has
-    another name of each; "" for none.
-    """
-
-    name: str
-    uid: str = ""
-    levels: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
-
-    @property
-    def key(self) -> str:
-        return self.name
-
-    def level(self, name: str) -> int:
-        """The number of the level with this label or alias, counted from 1; 0 if there is none."""
-        for names in (self.levels, self.aliases):
-            if name and name in names:
-                return names.index(name) + 1
-        return 0
-
-
-@dataclass(frozen=True, slots=True)
-class TopologyConstraint:
-    """The domains that pods must share, and those that they should share. Levels are labels or aliases; "" is none."""
-
-    topology: str
-    required_level: str = ""
-    preferred_level: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class SubGroup:
     """One entry of ``spec.subGroups``. ``None`` means that the field is not there."""
 
@@ -165,6 +133,7 @@ class PodGroup:
     staleness_grace_s: float | None = None
     mark_unschedulable: bool = True
     scheduling_backoff: int = -1
+    given_up_in: str = ""  # the node pool in which it is not tried again, as its backoff says
     stale_since_ns: int = 0
     last_start_ns: int = 0
     last_eviction_ns: int = 0

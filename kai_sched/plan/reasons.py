@@ -7,12 +7,14 @@ number). docs/pending.md explains every code and text.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kai_sched.model.problems import some_of as some_of
-from kai_sched.model.resources import is_whole
+from kai_sched.plan.amounts import KINDS
+from kai_sched.plan.amounts import number as _number
+from kai_sched.plan.amounts import show_amount as show_amount
+from kai_sched.plan.amounts import show_number as show_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,7 @@ NOT_TRIED = "NotTried"
 OVER_WORK = "OverWorkLimit"
 SCHEDULER_ERROR = "SchedulerError"  # the name that kube-scheduler uses, too
 DELAYED = "PreemptionDelayNotElapsed"
+BACKED_OFF = "SchedulingBackoff"  # of this project, as those above
 NO_DOMAIN = "Not enough resources for the workload"  # the literal of the original
 
 # What keeps all pods from a node, by the state that the node is in (``NoFit.verdicts``).
@@ -156,43 +159,6 @@ NODE_STATES = {NODE_NOT_READY, NODE_CORDONED, NETWORK_UNAVAILABLE, MEMORY_PRESSU
 
 MOST_HOLDERS = 3
 LEAST_SHOWN = 0.001
-
-
-KINDS = {"cpu": "CPU", "memory": "memory", "gpu": "GPUs", "pods": "pod slots"}
-
-
-def show_amount(resource: str, amount: float) -> str:
-    """The amount (in scheduler units) with its unit, such as "2 GPUs" or "1.5 CPU cores"; at most three decimals."""
-    if math.isinf(amount):
-        return "unlimited"
-    match resource:
-        case "cpu":
-            return f"{_number(amount / 1000)} CPU core{'' if amount == 1000 else 's'}"
-        case "memory":
-            return f"{_bytes(amount)} memory"
-        case "gpu":
-            return f"{_number(amount)} GPU{'' if amount == 1 else 's'}"
-        case "pods":
-            return f"{_number(amount)} pod slot{'' if amount == 1 else 's'}"
-        case _:
-            return f"{_number(amount if is_whole(resource) else amount / 1000)} {resource}"
-
-
-def show_number(resource: str, amount: float) -> str:
-    """The amount without what is counted: "2", "1.5", "64Gi"."""
-    return show_amount(resource, amount).split(" ", 1)[0]
-
-
-def _bytes(amount: float) -> str:
-    """In the first of Gi, Mi, G and M that needs at most three decimals; else rounded, in Gi."""
-    for size, unit in ((2.0**30, "Gi"), (2.0**20, "Mi"), (1e9, "G"), (1e6, "M")):
-        if abs(amount) * 1000 >= size and (amount * 1000 / size).is_integer():
-            return f"{_number(amount / size)}{unit}"
-    return f"{_number(amount / 2.0**30)}Gi"
-
-
-def _number(value: float) -> str:
-    return f"{value:.3f}".rstrip("0").rstrip(".")
 
 
 def no_queue(name: str, leaves: Sequence[str], above: str | None, is_bare: bool = False) -> Reason:
@@ -228,58 +194,6 @@ def queue_not_leaf(name: str, leaves: Sequence[str]) -> Reason:
 def not_supported(what: str) -> Reason:
     """The group uses ``what``, which this version does not support."""
     return Reason(NOT_SUPPORTED, f"this version does not support {what}: the group stays pending")
-
-
-def no_topology(topology: str, sub_group: str, known: Sequence[str]) -> Reason:
-    """The constraint of the group, or of a sub-group, names a Topology that does not exist."""
-    there = f"there are {some_of(known)}" if known else "there is none"
-    text = f"Topology {topology!r}{_of_sub_group(sub_group)} does not exist: {there}; create it, or name another one"
-    return Reason(NO_FIT, text, missing=True)
-
-
-def no_level(
-    topology: str, sub_group: str, wanted: Sequence[str], unknown: Sequence[str], levels: Sequence[str]
-) -> Reason:
-    """The constraint names no level, one that the topology does not have, or a preferred level above the required."""
-    there = f"its levels are {', '.join(levels)}, from the widest"
-    if unknown:
-        problem = f"Topology {topology} has no level {unknown[0]!r}{_of_sub_group(sub_group)}"
-    elif wanted:
-        problem = f"the preferred level {wanted[1]!r} of Topology {topology} is above the required {wanted[0]!r}"
-        problem += _of_sub_group(sub_group)
-    else:
-        problem = f"the constraint on Topology {topology}{_of_sub_group(sub_group)} names no level"
-    return Reason(NO_FIT, f"{problem}: {there}; correct topologyConstraint", missing=True)
-
-
-def no_domain(topology: str, sub_group: str, level: str, asked: int, most: int | None, running: bool) -> Reason:
-    """No topology domain can hold the pods of the group, or of a sub-group.
-
-    Parameters
-    ----------
-    level
-        The label that all must share; "": any nodes of the topology will do.
-    asked
-        How many pods are to be placed together.
-    most
-        How many of them the roomiest domain has room for, by what is free; None where that is not known.
-    running
-        Whether the domain is given by pods that have a place.
-    """
-    pods = ("the pod" if asked == 1 else f"all {asked} pods") + _of_sub_group(sub_group)
-    if not level:
-        text = f"the nodes of Topology {topology} have no room for {pods}"
-        return Reason(NO_DOMAIN, text if most is None or most >= asked else f"{text}: they have room for {most}")
-    domain = f"{level} of Topology {topology}"
-    text = f"the {domain} of its other pods has no room" if running else f"no {domain} has room"
-    text += f" for {pods}"
-    if most is None or most >= asked:
-        return Reason(NO_DOMAIN, f"{text}: other pods, or what these ask of nodes, leave too few of its nodes")
-    return Reason(NO_DOMAIN, f"{text}: {'it' if running else 'the roomiest'} has room for {most}")
-
-
-def _of_sub_group(name: str) -> str:
-    return f" of sub-group {name}" if name else ""
 
 
 def sharing_off() -> Reason:
@@ -375,6 +289,15 @@ def nothing_to_add() -> Reason:
 def no_help() -> Reason:
     """Only evicting actions tried the group, and none made room."""
     return Reason(NO_FIT, "no room for the group, and no pod was evicted for it")
+
+
+def backed_off(pool: str) -> Reason:
+    """The group was tried once in this node pool, and is not to be tried again."""
+    text = (
+        f"it found no place in node pool {pool}, and is not tried again, as spec.schedulingBackoff of its PodGroup "
+        "says: set that to -1, or give the group the label of another pool"
+    )
+    return Reason(BACKED_OFF, text)
 
 
 def delayed(seconds: float, until: str) -> Reason:

@@ -64,3 +64,5 @@ class Verdict(enum.IntEnum):
     NO_TOPOLOGY = 43  # the Topology that its constraint names does not exist
     NO_LEVEL = 44  # the topology has no such level, or the constraint names none
     NO_DOMAIN = 45  # no domain can hold all its pods
+    # about a job, again
+    BACKED_OFF = 46  # it was tried once, and is not to be tried again

@@ -4,9 +4,9 @@ Mutable state lies in two flat buffers with named views onto them. So the undo l
 (``kernels.undo``), and two states can be compared bit for bit.
 
 Axes, as in docs/data-model.md: Q queues, J jobs, S sets, T tasks, N nodes, C classes, R resources, K static signatures,
-P host ports, F claims that wait for volumes, Z free volumes; and D domains of inter-pod terms, G GPU devices that may
-be shared, X shares of tasks, M shares of a pod at most, B blocks of nodes. Amounts by resource are in the order CPU
-(millicores), memory (bytes), GPUs where there are three, and in the order of axis R otherwise.
+H topology domains, P host ports, F claims that wait for volumes, Z free volumes; and D domains of inter-pod terms, G
+GPU devices that may be shared, X shares of tasks, M shares of a pod at most, B blocks of nodes. Amounts by resource are
+in the order CPU (millicores), memory (bytes), GPUs where there are three, and in the order of axis R otherwise.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class Returning(NamedTuple):
 
 
 class TopologySearch(NamedTuple):
-    """Where a chunk may go by its topology constraints (``kernels.topology``): frames (F,), domains (H,), nodes (N,).
+    """Where a chunk may go by its topology constraints (``kernels.topology``): frames, domains (H,), nodes (N,).
 
     A frame is a set with a constraint whose tasks are being placed, the outermost first. The first ``size[0]`` are
     open, of which those below ``size[1]`` are suspended: a victim is placed meanwhile.
@@ -215,15 +215,15 @@ class TopologySearch(NamedTuple):
 
     size: Longs  # (2,) open frames; suspended frames
     counts: Longs  # (3,) nodes that were visited for the chunk; a clock for ``holder``; 1: only nodes ``offered`` count
-    set: Ints  # (F,) the set
-    first: Ints  # (F,) where its tasks begin in the chunk
-    end: Ints  # (F,) and end
-    floats: Longs  # (F,) the log when it was opened
-    integers: Longs  # (F,)
-    candidate: Ints  # (F, H) domains to try, in order
-    n_candidates: Ints  # (F,)
-    tried: Ints  # (F,) how many have failed; the next one is being tried
-    points: Floats  # (F, H) by domain of the preferred level
+    set: Ints  # (frames,) the set
+    first: Ints  # (frames,) where its tasks begin in the chunk
+    end: Ints  # (frames,) and end
+    floats: Longs  # (frames,) the log when it was opened
+    integers: Longs  # (frames,)
+    candidate: Ints  # (frames, H) domains to try, in order
+    n_candidates: Ints  # (frames,)
+    tried: Ints  # (frames,) how many have failed; the next one is being tried
+    points: Floats  # (frames, H) by domain of the preferred level
     offered: Flags  # (N,)
     verdicts: Flags  # (N,) verdicts on nodes, with those that the frames do not allow
     need: Floats  # (R,) what the tasks of a set request

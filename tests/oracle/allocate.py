@@ -1,12 +1,13 @@
 """The whole allocate action (semantics 3.1 to 3.5, 9, 12) on model objects, the slow and obvious way.
 
-Twin of the scheduler for clusters without DRA, topology, volumes and pod affinity: every node is
-scored for every pod by the formulas of semantics 9, sorted, and tried in turn. A job with nothing to ask for is not
-enlisted, and what is not supported fits nowhere.
+Twin of the scheduler for clusters without DRA, volumes and pod affinity: every node is scored for
+every pod by the formulas of semantics 9, sorted, and tried in turn. A job with nothing to ask for is not enlisted, and
+what is not supported fits nowhere.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from kai_sched import Cluster, Config
@@ -15,6 +16,7 @@ from kai_sched.model.objects import Node
 from tests.oracle.chunk import next_chunk, reachable
 from tests.oracle.devices import HUNDREDTHS, allows, choose, has_devices, has_mig, kind_of, may_join
 from tests.oracle.order import JobTree
+from tests.oracle.topology import Placing, Within, place_set
 from tests.oracle.world import (
     ACTIVE,
     RESOURCES,
@@ -29,6 +31,8 @@ from tests.oracle.world import (
     ready,
     world_of,
 )
+
+NO_POINTS: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True)
@@ -73,11 +77,15 @@ def attempt(world: World, config: Config, job: Job) -> list[Task]:
     chunk = next_chunk(job)
     if not chunk or not may_take(world, job, chunk):
         return []
-    for number, task in enumerate(chunk):
-        if not place(world, config, job, task):
-            for done in chunk[:number]:
-                move(world, job, done, "Pending", "")
-            return []
+
+    def mark() -> Callable[[], None]:
+        waiting = [task for task in chunk if task.status == "Pending"]
+        return lambda: _take_off(world, job, [task for task in waiting if task.status != "Pending"])
+
+    placing, undo = Placing(world, lambda task, within: place(world, config, job, task, within), mark), mark()
+    if not place_set(placing, job.root, chunk, Within(tuple(world.machines))):
+        undo()
+        return []
     waits = waits_for_minimum(job)
     for task in chunk:
         if waits and task.status == "Allocated":
@@ -86,6 +94,11 @@ def attempt(world: World, config: Config, job: Job) -> list[Task]:
         if task.status == "Allocated":
             task.status = "Binding"
     return chunk
+
+
+def _take_off(world: World, job: Job, tasks: list[Task]) -> None:
+    for task in tasks:
+        move(world, job, task, "Pending", "")
 
 
 def waits_for_minimum(job: Job) -> bool:
@@ -139,9 +152,9 @@ def within_gates(world: World, job: Job, needs: list[float]) -> bool:
     return True
 
 
-def place(world: World, config: Config, job: Job, task: Task) -> bool:
+def place(world: World, config: Config, job: Job, task: Task, within: Within) -> bool:
     """Put the task on the best node that takes it: bound on idle room, else waiting for releasing pods (3.5)."""
-    name = best_node(world, config, job, task, list(world.machines))
+    name = best_node(world, config, job, task, within.nodes, points=within.points)
     if name is not None:
         machine = world.machines[name]
         idle = fits(task, machine, later=False)
@@ -151,16 +164,28 @@ def place(world: World, config: Config, job: Job, task: Task) -> bool:
     return name is not None
 
 
-def best_node(world: World, config: Config, job: Job, task: Task, offered: list[str], gates: bool = True) -> str | None:
+def best_node(
+    world: World,
+    config: Config,
+    job: Job,
+    task: Task,
+    offered: Iterable[str],
+    gates: bool = True,
+    points: Mapping[str, float] = NO_POINTS,
+) -> str | None:
     """The node with the highest score among those offered that take the task, now or later; None if there is none.
 
-    Without ``gates`` limits are only asked about GPU memory, which may cost more there than where the pod was.
+    ``points``: those that nodes have by a preferred topology level. Without ``gates`` limits are only asked about GPU
+    memory, which may cost more there than where the pod was.
     """
     gates = gates or kind_of(task.pod) == "memory"
     if task.pod.shape.unsupported:
         return None
     machines = [world.machines[name] for name in offered]
-    scores = {machine.node.name: score(config, task, machine, machines) for machine in machines}
+    scores = {
+        machine.node.name: score(config, task, machine, machines, points.get(machine.node.name, 0.0))
+        for machine in machines
+    }
     for name in sorted(scores, key=lambda name: (-scores[name], name)):
         machine = world.machines[name]
         if (
@@ -258,13 +283,14 @@ def matches(requirement: Requirement, node: Node) -> bool:
     return number > bound if requirement.op == "Gt" else number < bound
 
 
-def score(config: Config, task: Task, machine: Machine, offered: list[Machine]) -> float:
-    """Node scores (semantics 9): the plugins that matter without topology."""
+def score(config: Config, task: Task, machine: Machine, offered: list[Machine], points: float) -> float:
+    """Node scores (semantics 9), with the points of the topology level."""
     resource = "cpu" if kind_of(task.pod) in ("none", "legacy") else "gpu"
     has_gpus = machine.node.allocatable.get("gpu", 0.0) > 0 or has_mig(machine.node)
     total = 0.0
     if "nominatednode" in config.plugins and task.pod.nominated_node == machine.node.name:
         total += 10_000_000
+    total += points
     if "gpusharingorder" in config.plugins and may_join(task, machine):
         total += 10_000
     now = fits(task, machine, False, config.victims == "original") and not waits_for_leaving(machine, task)

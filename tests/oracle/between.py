@@ -18,7 +18,7 @@ NOTHING: Mapping[str, tuple[str, ...]] = {}
 
 def objects_of(cluster: Cluster) -> list[Object]:
     tables = (cluster.queues, cluster.nodes, cluster.pod_groups, cluster.pods, cluster.priority_classes)
-    return [item for table in tables for item in table.values()]
+    return [item for table in (*tables, cluster.topologies) for item in table.values()]
 
 
 def moved_on(

@@ -11,9 +11,10 @@ from tests.oracle.chunk import next_chunk
 from tests.oracle.minimal_choice import choose, goes_with
 from tests.oracle.minimal_scenario import Few, empty, real, simulate
 from tests.oracle.reclaim import needs
+from tests.oracle.topology import is_constrained, levels_of, path_of
 from tests.oracle.trial import commit, restore, saved
 from tests.oracle.victims import Chunk, accumulate
-from tests.oracle.world import USED, Job, Machine, Task
+from tests.oracle.world import USED, GroupSet, Job, Machine, PodSet, Task
 
 MOST_KINDS = 4
 
@@ -48,8 +49,10 @@ def _free(run: Few) -> float:
 def _search_among(run: Few, pool: list[Job], moves: bool) -> bool:
     """Find victims among these jobs; with ``moves`` those that may not leave for good go elsewhere."""
     world, run.potential, run.kept = run.session.world, [], []
-    # Who has host ports may find them taken on nodes with room, so the victim that came last says little.
+    # Who has host ports may find them taken on nodes with room, so the victim that came last says little. So it does
+    # where the cheapest domain is looked for.
     single = len(run.pending) == 1 and not run.is_move and not run.pending[0].pod.shape.host_ports
+    single = single and not is_constrained(run.job.root)
     due, pause, tried = 0, 1, False
     # GPUs that all nodes together lack with those gone who may leave by themselves: else a move makes no room
     lacking = sum(task.part for task in run.pending) - _free(run)
@@ -112,9 +115,10 @@ def _attempt(run: Few, nodes: list[str] | None, leaving: bool = True, moving: bo
         if moves != run.is_move and not (moves and run.moves):
             continue
         before = saved(run.session.world)
+        run.refused = set()
         chosen = choose(run, nodes, moves)
         while chosen is not None and not simulate(run, chosen):
-            chosen = choose(run, nodes, moves) if _keep_last(run, chosen) else None
+            chosen = choose(run, nodes, moves) if _keep_last(run, chosen) or _refuse_domain(run) else None
         if chosen is None:
             continue
         restore(before)
@@ -132,6 +136,24 @@ def _keep_last(run: Few, chosen: list[Chunk]) -> bool:
     theirs = [chunk for chunk in theirs if chunk not in run.kept]
     run.kept += theirs[-1:]
     return bool(theirs)
+
+
+def _refuse_domain(run: Few) -> bool:
+    """Let the next domain pay for the first set with a constraint (10.4); whether there may be one."""
+    first = run.pending[0]
+    member: GroupSet | PodSet | None = run.job.root
+    while member is not None and member.constraint is None:
+        members = member.members if isinstance(member, GroupSet) else []
+        member = next((each for each in members if first in each.tasks), None)
+    if member is None or member.constraint is None:
+        return False
+    topology = run.session.world.topologies[member.constraint.topology]
+    levels = levels_of(topology, member.constraint)
+    path = path_of(topology, run.session.world.machines[run.places[first.pod.key]])
+    if not levels or not levels[0] or path is None:
+        return False
+    run.refused.add((member.name, path[: levels[0]]))
+    return True
 
 
 def _carry_out(run: Few, chosen: list[Chunk]) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
+from kai_sched.model.objects import Shape
 from tests.oracle.allocate import accepts, best_node, fits, in_the_way, may_take, may_take_on, move
 from tests.oracle.devices import kind_of
-from tests.oracle.minimal_scenario import Few, empty
+from tests.oracle.minimal_scenario import Few, empty, real
 from tests.oracle.reclaim import needs
-from tests.oracle.trial import come_back, evict, restore, saved
+from tests.oracle.topology import Within, by_member, is_constrained, measure
+from tests.oracle.trial import come_back, evict, place_or_undo, restore, saved
 from tests.oracle.victims import Chunk
-from tests.oracle.world import RESOURCES, UNLIMITED, Machine, Task
+from tests.oracle.world import RESOURCES, UNLIMITED, GroupSet, Machine, PodSet, Task
 
 MOST_KINDS = 4
 
@@ -22,33 +26,95 @@ def choose(run: Few, nodes: list[str] | None, moves: bool) -> list[Chunk] | None
         restore(before)
         if chosen is not None:
             return chosen
-        if failed is None or failed.pod.shape == run.pending[0].pod.shape:
+        # the pods of a set with a constraint stay side by side
+        if failed is None or failed.pod.shape == run.pending[0].pod.shape or is_constrained(run.job.root):
             return None
         # those like it choose first the next time
         run.pending.sort(key=lambda task: task.pod.shape != failed.pod.shape)
     return None
 
 
+@dataclass
+class Turn:
+    """A choice while it is made: what is chosen so far, and the nodes that cannot be cleared for pods of a kind."""
+
+    nodes: list[str] | None
+    moves: bool
+    chosen: list[Chunk] = field(default_factory=list)
+    left: dict[str, list[float]] = field(default_factory=dict)
+    barred: set[str] = field(default_factory=set)
+    kind: Shape | None = None
+    failed: Task | None = None
+
+
 def _choose_in_turn(run: Few, nodes: list[str] | None, moves: bool) -> tuple[list[Chunk] | None, Task | None]:
     """The chunks, or None and the task that found no node."""
-    world = run.session.world
-    chosen: list[Chunk] = []
-    left: dict[str, list[float]] = {}
-    if not _relieve(run, chosen, left):
+    turn = Turn(nodes, moves)
+    if not _relieve(run, turn.chosen, turn.left):
         return None, None
     run.places = {}
-    barred: set[str] = set()
-    kind = None
-    for task in run.pending:
-        if kind is None or task.pod.shape != kind:
-            kind, barred = task.pod.shape, set()
-        name = best_node(world, run.session.config, run.job, task, list(world.machines))
-        name = name or _clear_some(run, task, nodes, moves, chosen, left, barred)
-        if name is None:
-            return None, task
-        run.places[task.pod.key] = name
-        move(world, run.job, task, "Pipelined", name)
-    return chosen, None
+    if _choose_for_set(run, turn, run.job.root, run.pending, Within(tuple(run.session.world.machines))):
+        return turn.chosen, None
+    return None, turn.failed
+
+
+def _choose_for_set(run: Few, turn: Turn, member: GroupSet | PodSet, tasks: list[Task], within: Within) -> bool:
+    """Choose for the tasks of a set in the domain where it costs least (10.4)."""
+    if member.constraint is None:
+        return _choose_for_members(run, turn, member, tasks, within)
+    best: tuple[tuple[int, int], Within] | None = None
+    for domain in _domains_that_pay(run, turn, member, tasks, within):
+        before, chosen, left = saved(run.session.world), [*turn.chosen], {key: [*v] for key, v in turn.left.items()}
+        barred, kind, places = {*turn.barred}, turn.kind, dict(run.places)
+        if _choose_for_members(run, turn, member, tasks, domain):
+            more = turn.chosen[len(chosen) :]
+            last = max((run.potential.index(chunk) for chunk in more), default=-1)
+            cost = (sum(len(chunk.tasks) for chunk in more), last)
+            best = (cost, domain) if best is None or cost < best[0] else best
+        restore(before)
+        turn.chosen[:], turn.left, turn.barred, turn.kind, run.places = chosen, left, barred, kind, places
+    return best is not None and _choose_for_members(run, turn, member, tasks, best[1])
+
+
+def _choose_for_members(run: Few, turn: Turn, member: GroupSet | PodSet, tasks: list[Task], within: Within) -> bool:
+    if isinstance(member, PodSet):
+        return all(_choose_node(run, turn, task, within) for task in tasks)
+    return all(_choose_for_set(run, turn, each, its, within) for each, its in by_member(member, tasks))
+
+
+def _domains_that_pay(
+    run: Few, turn: Turn, member: GroupSet | PodSet, tasks: list[Task], within: Within
+) -> list[Within]:
+    """The domains of the required level that could hold the set, by value; where none is required, the topology."""
+    gone = [task for chunk in run.potential if chunk not in turn.chosen for task in chunk.tasks]
+    now, then = (
+        measure(run.session.world, member, tasks, within),
+        measure(run.session.world, member, tasks, within, gone),
+    )
+    turn.failed = tasks[0]
+    if now is None or then is None:
+        return []
+    kept, points = now.kept(), within.points
+    domains = sorted({path[: now.required] for path in now.paths.values()})
+    return [
+        Within(now.inside(domain), points)
+        for domain in domains
+        if (kept is None or domain in kept) and then.holds(domain) and (member.name, domain) not in run.refused
+    ]
+
+
+def _choose_node(run: Few, turn: Turn, task: Task, within: Within) -> bool:
+    world = run.session.world
+    if turn.kind is None or task.pod.shape != turn.kind:
+        turn.kind, turn.barred = task.pod.shape, set()
+    name = best_node(world, run.session.config, run.job, task, within.nodes, points=within.points)
+    name = name or _clear_some(run, task, turn, within)
+    if name is None:
+        turn.failed = task
+        return False
+    run.places[task.pod.key], run.within[task.pod.key] = name, within
+    move(world, run.job, task, "Pipelined", name)
+    return True
 
 
 def _relieve(run: Few, chosen: list[Chunk], left: dict[str, list[float]]) -> bool:
@@ -96,21 +162,15 @@ def _take(run: Few, chunk: Chunk, chosen: list[Chunk]) -> None:
         evict(run.session.world, task)
 
 
-def _clear_some(
-    run: Few,
-    task: Task,
-    nodes: list[str] | None,
-    moves: bool,
-    chosen: list[Chunk],
-    left: dict[str, list[float]],
-    barred: set[str],
-) -> str | None:
+def _clear_some(run: Few, task: Task, turn: Turn, within: Within) -> str | None:
     """Clear the cheapest node that can be cleared; its name."""
+    chosen, left, barred = turn.chosen, turn.left, turn.barred
     touched = dict.fromkeys(
         home for chunk in run.potential for home in _homes(chunk) if home in run.session.world.machines
     )
     while True:
-        costs = {name: _cost(run, task, name, chosen) for name in nodes or touched if name not in barred}
+        offered = [name for name in turn.nodes or touched if name not in barred and name in within.nodes]
+        costs = {name: _cost(run, task, name, chosen) for name in offered}
         known = {name: cost for name, cost in costs.items() if cost is not None}
         if not known:
             return None
@@ -119,7 +179,7 @@ def _clear_some(
         here = sum(name in _homes(chunk) and chunk not in chosen for chunk in run.potential)
         for skipped in range(here + 1):
             before, counted = saved(run.session.world), {key: [*v] for key, v in left.items()}
-            cleared = _clear(run, task, name, skipped, moves, chosen, left)
+            cleared = _clear(run, task, name, skipped, turn.moves, chosen, left)
             if cleared:
                 for chunk in chosen[many:]:
                     barred -= set(_homes(chunk))
@@ -242,16 +302,20 @@ def goes_with(run: Few, chunk: Chunk, other: Chunk) -> bool:
 
 def _move_away(run: Few, chunk: Chunk, cleared: str) -> bool:
     """Give the tasks of a chunk that was evicted places: at home, unless that is the node to be cleared."""
-    world, config = run.session.world, run.session.config
-    for task in chunk.tasks:
-        if task.pod.shape.unsupported:
-            return False
-        if task.node and task.node != cleared:
-            come_back(world, task, task.node, home=True)
-            continue
-        offered = [name for name in world.machines if name != cleared]
-        name = best_node(world, config, chunk.job, task, offered, gates=False)
-        if name is None:
-            return False
-        come_back(world, task, name, home=False)
-    return True
+    world, config, job = run.session.world, run.session.config, real(run, chunk.job)
+    offered = [name for name in world.machines if name != cleared]
+
+    def give_place(task: Task, within: Within) -> bool:
+        name = best_node(world, config, job, task, within.nodes, gates=False, points=within.points)
+        if name is not None:
+            come_back(world, task, name, home=False)
+        return name is not None
+
+    if any(task.pod.shape.unsupported for task in chunk.tasks):
+        return False
+    # Those that stay say in which domains the others may be.
+    staying = [task for task in chunk.tasks if task.node and task.node != cleared]
+    for task in staying:
+        come_back(world, task, task.node, home=True)
+    moving = [task for task in chunk.tasks if task not in staying]
+    return place_or_undo(world, job, moving, give_place, offered)

@@ -12,7 +12,8 @@ from tests.oracle.devices import home_has_room
 from tests.oracle.reclaim import Fairness
 from tests.oracle.retake import who_retakes
 from tests.oracle.search import part_with
-from tests.oracle.trial import Session, come_back, evict, is_evicted, restore, saved
+from tests.oracle.topology import Domain, Within
+from tests.oracle.trial import Session, come_back, evict, is_evicted, place_or_undo, restore, saved
 from tests.oracle.victims import Chunk
 from tests.oracle.world import Account, Job, Machine, Task
 
@@ -38,6 +39,8 @@ class Few:
     pending: list[Task] = field(default_factory=list)  # the same, in the order in which places are chosen
     potential: list[Chunk] = field(default_factory=list)
     places: dict[str, str] = field(default_factory=dict)  # the node that was chosen for each pod of the pending tasks
+    within: dict[str, Within] = field(default_factory=dict)  # and the domain in which it was
+    refused: set[tuple[str, Domain]] = field(default_factory=set)  # sets, and domains that are not to pay for them
     returned: list[Task] = field(default_factory=list)  # the pods that came back in what was simulated last, in turn
     retaken: Account | None = None  # the queue that would take back what the preemptor got in it
     kept: list[Chunk] = field(default_factory=list)  # what is not to be chosen, as its queue would do so
@@ -86,7 +89,8 @@ def _place_wish(run: Few) -> bool:
         name: str | None = run.places[task.pod.key]
         machine = world.machines[name or ""]
         if task.pod.shape.unsupported or not fits(task, machine, later=True) or not accepts(machine, task):
-            name = best_node(world, run.session.config, run.job, task, list(world.machines))
+            within = run.within[task.pod.key]
+            name = best_node(world, run.session.config, run.job, task, within.nodes, points=within.points)
         if name is None or not may_take_on(world, run.job, task, name):
             return False
         move(world, run.job, task, "Pipelined", name)
@@ -130,16 +134,28 @@ def _come_back(session: Session, job: Job, chunk: list[Task], moving: bool) -> T
     world = session.world
     if not may_take(world, job, chunk):
         return chunk[0]
-    before = saved(world)
-    for task in chunk:
+    missing: list[Task] = []
+
+    def give_place(task: Task, within: Within) -> bool:
+        missing[:] = [task]
         home = world.machines.get(task.node)
         stays = home is not None and may_return(home, task) and may_take_on(world, job, task, task.node)
-        name = task.node if stays else _best_node(session, job, task) if moving else None
-        if name is None:
-            restore(before)
-            return task
+        name: str | None = task.node
+        if moving and not (stays and task.node in within.nodes):
+            stays = False
+            name = best_node(world, session.config, job, task, within.nodes, gates=False, points=within.points)
+        if name is None or not (stays or moving):
+            return False
         come_back(world, task, name, stays)
-    return None
+        return True
+
+    if moving:
+        return None if place_or_undo(world, job, chunk, give_place, world.machines) else (missing or chunk)[0]
+    before = saved(world)
+    if all(give_place(task, Within(())) for task in chunk):
+        return None
+    restore(before)
+    return missing[0]
 
 
 def _next_evicted(job: Job, away: list[Task]) -> list[Task]:

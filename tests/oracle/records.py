@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kai_sched import Config
-from kai_sched.model.objects import Node, Pod, PodGroup, Queue, Share
+from kai_sched.model.objects import Node, Pod, PodGroup, Queue, Share, Topology, TopologyConstraint
 from tests.oracle.devices import held, holds, unreserved
 
 RESOURCES = ("cpu", "memory", "gpu")
@@ -69,6 +70,7 @@ class PodSet:
     name: str
     minimum: int
     tasks: list[Task] = field(default_factory=list)
+    constraint: TopologyConstraint | None = None
 
     @property
     def active(self) -> int:
@@ -89,6 +91,11 @@ class GroupSet:
     name: str
     wanted: int | None = None
     members: list[GroupSet | PodSet] = field(default_factory=list)
+    constraint: TopologyConstraint | None = None
+
+    @property
+    def tasks(self) -> list[Task]:
+        return [task for member in self.members for task in member.tasks]
 
     @property
     def minimum(self) -> int:
@@ -175,3 +182,4 @@ class World:
     accounts: dict[str, Account]
     total: list[float]
     config: Config = field(default_factory=Config)
+    topologies: Mapping[str, Topology] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from kai_sched import Config
 from tests.oracle.chunk import next_chunk, task_order
 from tests.oracle.devices import kind_of
-from tests.oracle.world import ACTIVE, Job, PodSet, Task
+from tests.oracle.world import ACTIVE, GroupSet, Job, PodSet, Task
 
 Signature = tuple[object, ...]
 Request = dict[str, float]
@@ -19,13 +19,28 @@ def signature(job: Job, minimal: bool) -> Signature:
     return (
         job.priority,
         job.preemptible or not minimal,
-        *sorted(repr(_of_pod_set(pod_set)) for pod_set in job.pod_sets.values()),
+        *sorted(map(repr, _of_pod_sets(job.root, ()))),
+        *([job.group.key] if _is_bound_to_domains(job) else []),
     )
 
 
-def _of_pod_set(pod_set: PodSet) -> Signature:
-    waiting = [task for task in pod_set.tasks if task.start not in ACTIVE]
-    return tuple(sorted(repr(_of_task(task)) for task in waiting))
+def _of_pod_sets(member: GroupSet | PodSet, above: Signature) -> list[Signature]:
+    """Of each pod set the tasks, and the topology constraints of the sets that it is in."""
+    constraints = (*above, member.constraint) if member.constraint else above
+    if isinstance(member, GroupSet):
+        return [found for each in member.members for found in _of_pod_sets(each, constraints)]
+    waiting = [task for task in member.tasks if task.start not in ACTIVE]
+    return [(constraints, tuple(sorted(repr(_of_task(task)) for task in waiting)))]
+
+
+def _is_bound_to_domains(job: Job) -> bool:
+    """Whether where its pods are decides where others of it may go (10.4)."""
+
+    def requires(member: GroupSet | PodSet) -> bool:
+        inner = member.members if isinstance(member, GroupSet) else []
+        return bool(member.constraint and member.constraint.required_level) or any(map(requires, inner))
+
+    return any(task.status in ACTIVE for task in job.tasks) and requires(job.root)
 
 
 def _of_task(task: Task) -> Signature:

@@ -5,6 +5,7 @@ Taking back is done the obvious way: all that can change is copied before, and c
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, field, replace
 
@@ -12,6 +13,7 @@ from kai_sched import Config
 from tests.oracle.allocate import best_node, may_take, move
 from tests.oracle.chunk import next_chunk
 from tests.oracle.devices import chooses_home
+from tests.oracle.topology import Placing, Within, place_set
 from tests.oracle.world import Account, Job, Machine, Task, World, charge, put
 
 
@@ -119,17 +121,34 @@ def try_to_place(session: Session, job: Job, offered: list[str], local: bool) ->
     chunk = next_chunk(job)
     if not chunk or not may_take(world, job, chunk):
         return False
-    before = saved(world)
-    for task in chunk:
-        node = best_node(world, session.config, job, task, offered)
+
+    def put_on_best(task: Task, within: Within) -> bool:
+        node = best_node(world, session.config, job, task, within.nodes, points=within.points)
         if node is None:
-            restore(before)
             return False
         if task.status == "Releasing":
             come_back(world, task, node, is_home(world, task, node, local))
         else:
             move(world, job, task, "Pipelined", node)
-    return True
+        return True
+
+    return place_or_undo(world, job, chunk, put_on_best, offered)
+
+
+def place_or_undo(
+    world: World, job: Job, chunk: list[Task], place: Callable[[Task, Within], bool], offered: Iterable[str]
+) -> bool:
+    """Place a chunk within the domains of its sets (10); as before if that fails."""
+    before = saved(world)
+
+    def mark() -> Callable[[], None]:
+        at = saved(world)
+        return lambda: restore(at)
+
+    placed = place_set(Placing(world, place, mark), job.root, chunk, Within(tuple(offered)))
+    if not placed:
+        restore(before)
+    return placed
 
 
 def is_evicted(task: Task) -> bool:

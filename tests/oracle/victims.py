@@ -31,8 +31,10 @@ def part_of(job: Job, keep: Callable[[Task], bool]) -> Job:
 
     def rebuilt(member: GroupSet | PodSet) -> GroupSet | PodSet:
         if isinstance(member, GroupSet):
-            return GroupSet(member.name, member.wanted, [rebuilt(each) for each in member.members])
-        pod_sets[member.name] = PodSet(member.name, member.minimum, [task for task in member.tasks if keep(task)])
+            members = [rebuilt(each) for each in member.members]
+            return GroupSet(member.name, member.wanted, members, member.constraint)
+        kept = [task for task in member.tasks if keep(task)]
+        pod_sets[member.name] = PodSet(member.name, member.minimum, kept, member.constraint)
         return pod_sets[member.name]
 
     root = rebuilt(job.root)

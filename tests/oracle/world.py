@@ -1,6 +1,6 @@
 """The cluster in the records of ``records``, as semantics 0.1 to 0.4, 1.4, 2.1 and 2.2 have it before a decision.
 
-Only for clusters without DRA and topology. Nothing here is fast, nothing shared with the scheduler.
+Only for clusters without DRA. Nothing here is fast, nothing shared with the scheduler.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kai_sched import Cluster, Config
-from kai_sched.model.objects import Node, Phase, Pod, PodGroup, SubGroup
+from kai_sched.model.objects import Node, Phase, Pod, PodGroup, SubGroup, TopologyConstraint
 from tests.oracle.devices import (
     HUNDREDTHS,
     device_memory,
@@ -62,7 +62,7 @@ def world_of(cluster: Cluster, config: Config, now_ns: int) -> World:
             _book(job, accounts[job.queue])
     k_value = float(config.plugins.get("proportion", {}).get("kValue", 1))
     _divide([account for account in accounts.values() if account.parent is None], total, k_value)
-    return World(machines, tasks, jobs, accounts, total, config)
+    return World(machines, tasks, jobs, accounts, total, config, cluster.topologies)
 
 
 def status_of(pod: Pod, config: Config, now_ns: int) -> str:
@@ -224,13 +224,13 @@ def _divide(siblings: list[Account], amounts: list[float], k_value: float) -> No
 
 
 def _jobs(cluster: Cluster, config: Config, tasks: list[Task]) -> list[Job]:
-    jobs = {group.key: _job(cluster, group) for group in cluster.pod_groups.values()}
+    jobs = {group.key: _job(cluster, group, config) for group in cluster.pod_groups.values()}
     for task in tasks:
         pod = task.pod
         if f"{pod.namespace}/{pod.group}" in jobs:
             job = jobs[f"{pod.namespace}/{pod.group}"]
         elif not pod.group and pod.scheduler == config.scheduler_name:
-            job = jobs[f"pod {pod.key}"] = _job(cluster, _lone(pod))
+            job = jobs[f"pod {pod.key}"] = _job(cluster, _lone(pod), config)
         else:
             continue
         pod_set = job.pod_sets.get(pod.sub_group or "default")
@@ -248,10 +248,10 @@ def _lone(pod: Pod) -> PodGroup:
     return PodGroup(pod.namespace, pod.name, pod.uid, pod.created_ns, queue, pod.priority_class, min_member=1)
 
 
-def _job(cluster: Cluster, group: PodGroup) -> Job:
+def _job(cluster: Cluster, group: PodGroup, config: Config) -> Job:
     priority = _priority(cluster, group.priority_class)
     preemptible = priority < 100 if group.preemptible is None else group.preemptible
-    root, pod_sets = _tree(group)
+    root, pod_sets = _tree(group, "topology" in config.plugins)
     return Job(group, group.name, group.queue, priority, preemptible, (group.created_ns, group.uid), root, pod_sets)
 
 
@@ -261,17 +261,23 @@ def _priority(cluster: Cluster, name: str) -> int:
     return next((c.value for c in cluster.priority_classes.values() if c.global_default), 50)
 
 
-def _tree(group: PodGroup) -> tuple[GroupSet, dict[str, PodSet]]:
+def _tree(group: PodGroup, constrained: bool) -> tuple[GroupSet, dict[str, PodSet]]:
     """Sub-groups as a tree (0.4). Duplicate names or unknown parents: one pod set "default" with minimum 1."""
+
+    def constraint(item: PodGroup | SubGroup) -> TopologyConstraint | None:
+        return item.topology if constrained else None
+
     names = [sub.name for sub in group.sub_groups]
     parents = {sub.parent for sub in group.sub_groups if sub.parent}
     if not names or len(set(names)) < len(names) or not parents <= set(names):
         minimum = 1 if names or group.min_member is None else group.min_member
         default = PodSet("default", minimum)
-        return GroupSet("", None, [default]), {"default": default}
-    root = GroupSet("", group.min_sub_group)
-    pod_sets = {sub.name: PodSet(sub.name, sub.min_member or 0) for sub in group.sub_groups if sub.name not in parents}
-    sets = {sub.name: GroupSet(sub.name, sub.min_sub_group) for sub in group.sub_groups if sub.name in parents}
+        return GroupSet("", None, [default], constraint(group)), {"default": default}
+    root = GroupSet("", group.min_sub_group, [], constraint(group))
+    leaves = [sub for sub in group.sub_groups if sub.name not in parents]
+    pod_sets = {sub.name: PodSet(sub.name, sub.min_member or 0, [], constraint(sub)) for sub in leaves}
+    inner = [sub for sub in group.sub_groups if sub.name in parents]
+    sets = {sub.name: GroupSet(sub.name, sub.min_sub_group, [], constraint(sub)) for sub in inner}
     for sub in group.sub_groups:
         _home(sub, sets, root).members.append(pod_sets[sub.name] if sub.name in pod_sets else sets[sub.name])
     return root, pod_sets

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kai_sched.model import objects as o
 from kai_sched.model.constraints import HostPort, PodTerm, Requirement, Taint, Toleration, WeightedPodTerm
 from tests.properties.shares import Rooms, Sharing, label_node, share_of
+from tests.properties.topologies import with_topologies
 
 MINUTE_NS = 60 * 10**9
 NOW_NS = 1_800_000_000 * 10**9
@@ -45,6 +46,7 @@ class Spice:
     pod_affinity: bool = False
     bind_requests: bool = False
     sharing: Sharing | None = None  # pods that share devices; no node holds too much then
+    topology: bool = False  # topologies, and groups and sub-groups with constraints
 
 
 def clusters(spice: Spice = Spice()) -> st.SearchStrategy[list[o.Object]]:
@@ -74,7 +76,7 @@ def make_cluster(n_nodes: int, n_queues: int, n_groups: int, rng: random.Random,
         found = _with_shares(rng, found, nodes, spice.sharing)
     if spice.bind_requests:
         found += [_bind_request(rng, pod, nodes) for pod in found if isinstance(pod, o.Pod) and rng.random() < 0.2]
-    return found
+    return with_topologies(rng, found) if spice.topology else found
 
 
 def _with_shares(rng: random.Random, objects: list[o.Object], nodes: list[o.Node], sharing: Sharing) -> list[o.Object]:

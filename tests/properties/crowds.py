@@ -15,6 +15,7 @@ from kai_sched.model import objects as o
 from kai_sched.model.constraints import HostPort, PodTerm, Requirement, Taint, Toleration
 from tests.properties.clusters import MINUTE_NS, NOW_NS, TREES, G, past_usage
 from tests.properties.shares import Rooms, Sharing, label_node, share_of
+from tests.properties.topologies import with_topologies
 
 HOST = "kubernetes.io/hostname"
 SIZES = (1, 1, 1, 1, 2, 2, 4)
@@ -37,6 +38,7 @@ class Crowd:
     tight: bool = False  # departments that deserve less than their queues, and get little more
     gangs: bool = False  # many gangs of more pods than a node has GPUs, some of them elastic
     sharing: Sharing | None = None  # pods that share devices
+    topology: bool = False  # topologies, and groups and sub-groups with constraints
 
 
 FULL = Crowd(times=True, sub_groups=True, picky=True, limits=True, torn=True)
@@ -67,7 +69,8 @@ def make_crowd(n_nodes: int, n_queues: int, n_groups: int, rng: random.Random, c
         terms = _terms(rng, n_groups) if crowd.social else {}
         group = _group(rng, k, rng.choice(leaves), rooms, crowd)
         found += [_social(item, terms) if isinstance(item, o.Pod) else item for item in group] if terms else group
-    return [*found, *rooms.reservations(rng)]
+    found += rooms.reservations(rng)
+    return with_topologies(rng, found) if crowd.topology else found
 
 
 def _terms(rng: random.Random, n_groups: int) -> dict[str, tuple[PodTerm, ...]]:

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kai_sched import Cluster, Config, CycleResult
 from kai_sched.model.constraints import PodTerm
-from kai_sched.model.objects import Object
+from kai_sched.model.objects import Object, Topology
 from tests.oracle.allocate import accepts
 from tests.oracle.chunk import satisfied
-from tests.oracle.world import ACTIVE, RESOURCES, UNLIMITED, USED, Job, Machine, Task, World, charge, world_of
+from tests.oracle.topology import Domain, levels_of, path_of
+from tests.oracle.world import (
+    ACTIVE,
+    RESOURCES,
+    UNLIMITED,
+    USED,
+    GroupSet,
+    Job,
+    Machine,
+    PodSet,
+    Task,
+    World,
+    charge,
+    world_of,
+)
 from tests.properties.clusters import NOW_NS
 
 CONFIG = Config(("allocate",))
@@ -86,6 +100,35 @@ def _check_levels(world: World, job: Job, r: int) -> None:
         assert not over, f"{job.name} took {account.queue.name} over its limit of {RESOURCES[r]}"
         over = not job.preemptible and share.quota != UNLIMITED and account.fixed[r] > share.quota
         assert not over, f"{job.name} took {account.queue.name} over its quota of {RESOURCES[r]}"
+
+
+def check_domains(cluster: Cluster, stands: Mapping[str, tuple[str, str]]) -> None:
+    """No set with a required topology level has pods in two of its domains but for those that it was in before.
+
+    ``stands``: status and node of each pod after the plan.
+    """
+    world = world_of(cluster, CONFIG, NOW_NS)
+    for member in (member for job in world.jobs for member in sets_of(job.root) if member.constraint):
+        assert member.constraint
+        topology = cluster.topologies.get(member.constraint.topology)
+        required, _ = (topology and levels_of(topology, member.constraint)) or (0, 0)
+        if topology is None or not required:
+            continue
+
+        def domain(name: str, topology: Topology = topology, required: int = required) -> Domain | None:
+            path = path_of(topology, world.machines[name])
+            return path[:required] if path else None
+
+        before = {domain(task.node) for task in member.tasks if task.status in ACTIVE}
+        ends = [stands[task.pod.key] for task in member.tasks]
+        later = {domain(node) for status, node in ends if status in ACTIVE}
+        assert len(later) <= 1 or later <= before, f"{member.name or 'a group'} came from {before} to {later}"
+
+
+def sets_of(member: GroupSet | PodSet) -> list[GroupSet | PodSet]:
+    """The set and all within it."""
+    inner = member.members if isinstance(member, GroupSet) else []
+    return [member, *(found for each in inner for found in sets_of(each))]
 
 
 def check_predicates(world: World) -> None:

@@ -22,10 +22,11 @@ from kai_sched.model.config import in_pool
 from kai_sched.model.objects import UNLIMITED, Node, Pod, Queue, Share
 from kai_sched.model.queue_tree import path_to_root
 from kai_sched.model.selectors import admits
-from kai_sched.plan.reasons import OVER_QUOTA, show_amount, show_number
+from kai_sched.plan.reasons import NO_DOMAIN, OVER_QUOTA, show_amount, show_number
 from kai_sched.plan.result import QUEUE_RESOURCES, GroupState
 
 _OPEN = Share(UNLIMITED, UNLIMITED, 1.0)
+_CONSTRAINED = "topology: its constraint cannot be met"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def _candidates(search: TrialSearch, raised: Set[str]) -> Iterator[Constraint]:
     else:
         yield from _gates(search, state)
     for change, _ in demand_changes(search, waiting):
-        yield Constraint("demand", _demand_text(change, waiting), True, (change,))
+        yield Constraint("demand", _demand_text(change, waiting, state), True, (change,))
     if more := _more_room(search):
         yield Constraint("room", room_text(search, waiting), True, more)
     if state.queue in cluster.queues and (open_ := unlimited_changes(search, "quota")):
@@ -108,13 +109,16 @@ def _gates(search: TrialSearch, state: GroupState) -> Iterator[Constraint]:
         yield Constraint("quota", text, True, (Preemptible(search.group),))
 
 
-def _demand_text(change: object, waiting: Sequence[Pod]) -> str:
+def _demand_text(change: object, waiting: Sequence[Pod], state: GroupState) -> str:
     demand = getattr(change, "demand", "")
     if isinstance(change, Tolerate):
         return f"taint: {change.key} is not tolerated"
     selectors = sorted({pair for pod in waiting for pair in pod.shape.node_selector})
     if demand == "nodeSelector":
         return f"node selector: {', '.join(f'{key}={value}' for key, value in selectors)}"
+    if demand == "topologyConstraint":
+        told = state.reason is not None and state.reason.code == NO_DOMAIN
+        return f"topology: {state.reason.message.split(';')[0]}" if told and state.reason else _CONSTRAINED
     words = {"nodeAffinity": "node affinity", "podAffinity": "pod affinity", "podAntiAffinity": "pod anti-affinity"}
     return f"{words.get(demand, demand)}: it is required, and leaves too few nodes"
 

@@ -18,8 +18,10 @@ from kai_sched.answers.workload_changes import (
     PodCount,
     PodGpus,
     Preemptible,
+    RequiredLevel,
     Tolerate,
     WithoutDemand,
+    constraints_of,
     waits,
 )
 from kai_sched.lowering.constraints import untolerated
@@ -42,6 +44,7 @@ def user_findings(search: TrialSearch) -> Iterator[Finding]:
         yield from _fewer_pods(search, pods)
         yield from _smaller_minimum(search, pods)
     yield from _fewer_demands(search, waiting)
+    yield from _wider_levels(search)
     yield from _preemptible(search)
     yield from _other_class(search)
     yield from _other_queue(search)
@@ -128,6 +131,10 @@ def demand_changes(search: TrialSearch, waiting: Sequence[Pod]) -> list[tuple[Ch
         found.append((WithoutDemand(search.group, "podAffinity"), "without its pod affinity"))
     if any(shape.anti_affinity for shape in shapes):
         found.append((WithoutDemand(search.group, "podAntiAffinity"), "without its pod anti-affinity"))
+    group = search.trials.cluster.pod_groups.get(search.group)
+    if group is not None and (constraints := constraints_of(group)):
+        names = some_of(sorted({each.topology for each in constraints}))
+        found.append((WithoutDemand(search.group, "topologyConstraint"), f"without its topology constraint ({names})"))
     taints = {node.taints for node in search.trials.cluster.nodes.values()}
     missing = {taint for shape in shapes for each in taints for taint in untolerated(shape.tolerations, each)}
     tolerant = [(Tolerate(search.group, key), f"with a toleration of the taint {key}") for key in taint_keys(missing)]
@@ -150,6 +157,31 @@ def _fewer_demands(search: TrialSearch, waiting: Sequence[Pod]) -> Iterator[Find
         yield Suggestion("demand", USER, " and ".join(text for _, text in kept), "demand", changes)
         return
     yield NothingHelps("demand", USER, "fewer demands on nodes (down to none)")
+
+
+def _wider_levels(search: TrialSearch) -> Iterator[Finding]:
+    """The narrowest level above the required one that is enough; and the required level as a preferred one."""
+    group = search.trials.cluster.pod_groups.get(search.group)
+    required = {(each.topology, each.required_level) for each in constraints_of(group)} if group else set()
+    required = {(topology, level) for topology, level in required if level}
+    if len(required) != 1:
+        return
+    ((name, level),) = required
+    topology = search.trials.cluster.topologies.get(name)
+    place = topology.level(level) if topology else 0
+    if topology is None or not place:
+        return
+    wider = topology.levels[: place - 1][::-1]
+    found = search.first(wider, lambda each: (RequiredLevel(search.group, each),))
+    if found.place is not None:
+        text = f"{wider[found.place]} required instead of {level}"
+        change = RequiredLevel(search.group, wider[found.place])
+        yield Suggestion("topologyLevel", USER, text, "level", (change,), found.exact)
+    preferred = (RequiredLevel(search.group, ""),)
+    if search.starts(preferred):
+        yield Suggestion("topologyPreferred", USER, f"{level} preferred instead of required", "", preferred)
+    elif found.place is None:
+        yield NothingHelps("topologyLevel", USER, "a wider or only preferred level of the topology")
 
 
 def _preemptible(search: TrialSearch) -> Iterator[Finding]:

@@ -16,13 +16,11 @@ from kai_sched.cli.migration.found import (
     counts_text,
     name_of,
     part,
-    place_of,
 )
 from kai_sched.cli.migration.product_findings import installed_finding, parts_of
 from kai_sched.cli.migration.products import KAI, Product, minor, versions_text
 from kai_sched.model.config import Config
 from kai_sched.model.field_errors import FieldError, Warn, decode_part
-from kai_sched.model.problems import some_of
 from kai_sched.model.read.config import config_from_operator, config_from_shard
 from kai_sched.model.read.custom import read_queue
 
@@ -49,7 +47,7 @@ def kai_findings(found: FoundObjects) -> list[Finding]:
         result.append(Finding(Gravity.OK, f"{KAI}: queues", f"{count(len(queues), 'queue')}: read as they are"))
     for each in queues:
         result += _queue(each)
-    result += [*_topologies(found), *_back_off(found), *_requests(found)]
+    result += _requests(found)
     if pods := found.pods_of(SCHEDULERS[KAI]):
         text = f"{count(len(pods), 'pod')}: those that run go on, those that wait are scheduled by kai-sched"
         result.append(Finding(Gravity.OK, f"{KAI}: pods", text))
@@ -106,41 +104,6 @@ def _queue(manifest: Manifest) -> list[Finding]:
     except FieldError as error:
         result.append(Finding(Gravity.ERROR, what, str(error)))
     return result
-
-
-def _topologies(found: FoundObjects) -> list[Finding]:
-    """Groups with a topology, which wait for ever in this version."""
-    what = f"{KAI}: topology"
-    groups = [each for each in found.of(names.QUEUE_GROUP, "PodGroup") if _asks_for_topology(each)]
-    topologies = found.of(names.KAI_GROUP, "Topology")
-    if groups:
-        text = f"{count(len(groups), 'PodGroup')} with a topology ({some_of(sorted(map(place_of, groups)))})"
-        remedy = "such groups stay pending (NotSupported): leave the annotation out of their workloads, or stay"
-        return [Finding(Gravity.WARNING, what, text, remedy)]
-    if topologies:
-        text = f"{count(len(topologies), 'Topology')}: no group asks for one now, and this version cannot place by them"
-        return [Finding(Gravity.WARNING, what, text, "groups that ask for one stay pending (NotSupported)")]
-    return []
-
-
-def _asks_for_topology(group: Manifest) -> bool:
-    sub_groups = part(group, "spec", "subGroups")
-    parts = [part(group, "spec"), *(sub_groups if isinstance(sub_groups, list) else ())]
-    return any(isinstance(each, dict) and part(each, "topologyConstraint", "topology") for each in parts)
-
-
-def _back_off(found: FoundObjects) -> list[Finding]:
-    groups = [
-        each
-        for each in found.of(names.QUEUE_GROUP, "PodGroup")
-        if part(each, "spec", "schedulingBackoff") not in (None, -1)
-    ]
-    if not groups:
-        return []
-    text = (
-        f"{count(len(groups), 'PodGroup')} set spec.schedulingBackoff, which is not used: they are tried in each cycle"
-    )
-    return [Finding(Gravity.WARNING, f"{KAI}: PodGroups", text)]
 
 
 def _requests(found: FoundObjects) -> list[Finding]:

@@ -92,23 +92,12 @@ ROOM_WOULD_HELP = frozenset(
 
 @dataclass(slots=True)
 class SharedFacts:
-    """Facts that the reasons of several groups have in common, computed at first use.
+    """Facts that the reasons of several groups have in common, computed at first use."""
 
-    Attributes
-    ----------
-    facts
-        By class: what keeps its pods from the nodes.
-    leaves
-        By queue: the leaf queues below it; "" for all leaf queues.
-    free
-        By column of the resource: what is free of it.
-    claims
-        By what a claim asks for: (request, text) of the requests that no node can meet.
-    """
-
-    facts: dict[int, NoFit] = field(default_factory=dict)
-    leaves: dict[str, list[str]] = field(default_factory=dict)
-    free: dict[int, Free] = field(default_factory=dict)
+    facts: dict[int, NoFit] = field(default_factory=dict)  # by class: what keeps its pods from the nodes
+    leaves: dict[str, list[str]] = field(default_factory=dict)  # by queue: leaf queues below it; "" for all
+    free: dict[int, Free] = field(default_factory=dict)  # by column of the resource
+    # By what a claim asks for: (request, text) of the requests that no node can meet.
     claims: dict[ClaimRequests, list[tuple[str, str]]] = field(default_factory=dict)
 
 
@@ -179,6 +168,8 @@ def _main_reason(j: int, lowered: Lowered, solution: Solution, shared: SharedFac
         case Verdict.NOT_SUPPORTED:
             what = _refusal(blocking_row, lowered)
             return reasons.sharing_off() if what == GPU_SHARING_OFF else reasons.not_supported(what)
+        case Verdict.BACKED_OFF:
+            return reasons.backed_off(lowered.groups[j].given_up_in)
         case Verdict.NO_HELP:
             return reasons.no_help()
         case Verdict.OVER_WORK:

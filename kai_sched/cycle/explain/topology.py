@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kai_sched.lowering.lower import Lowered
-from kai_sched.plan import reasons
+from kai_sched.plan import topology_reasons as reasons
 from kai_sched.plan.reasons import Reason
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Status

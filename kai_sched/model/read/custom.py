@@ -43,6 +43,7 @@ DEFAULT_QUEUE_PRIORITY = 100
 MEGABYTE = 1_000_000.0
 # The most unknown fields of a part that are reported; a broken writer may set any number.
 UNKNOWN_SHOWN_MAX = 20
+DIGITS_MAX = 19  # of a counter that is read
 _TOP_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _allocation = msgspec.json.Decoder(dra.WireAllocation)
 _parts = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -186,6 +187,7 @@ def read_pod_group(wire: core.CustomObject, warn: Warn) -> PodGroup:
         staleness_grace_s=duration_s(spec.staleness_grace_period, "spec.stalenessGracePeriod", warn),
         mark_unschedulable=spec.mark_unschedulable is not False,
         scheduling_backoff=-1 if spec.scheduling_backoff is None else spec.scheduling_backoff,
+        given_up_in="" if spec.scheduling_backoff in (None, -1) else _given_up_in(wire, warn),
         stale_since_ns=time_of(names.STALE_ANNOTATION),
         last_start_ns=time_of(names.LAST_START_ANNOTATION),
         last_eviction_ns=time_of(names.LAST_EVICTION_ANNOTATION),
@@ -193,6 +195,22 @@ def read_pod_group(wire: core.CustomObject, warn: Warn) -> PodGroup:
         owner_kind=owner.kind or "",
         owner_name=owner.name or "",
     )
+
+
+def _given_up_in(wire: core.CustomObject, warn: Warn) -> str:
+    """The node pool that the newest scheduling condition names, the one with the largest transitionID; "" for none."""
+    try:
+        status = parse_part(podgroup.PodGroupStatus, bytes(wire.status), "status", warn)
+    except FieldError as error:
+        warn(error.field, f"{error.message}; the status is ignored")
+        return ""
+    newest, last = "", -1
+    for each in status.scheduling_conditions or ():
+        text = each.transition_id or ""
+        number = int(text) if text.isdecimal() and len(text) < DIGITS_MAX else 0
+        if number > last and each.type == names.UNSCHEDULABLE_ON_NODE_POOL and each.status == "True":
+            newest, last = each.node_pool or "", number
+    return newest
 
 
 def _class_of(spec: podgroup.PodGroupSpec, namespace: str, warn: Warn) -> str:
@@ -242,6 +260,7 @@ def read_topology(wire: core.CustomObject, warn: Warn) -> Topology:
     from kai_sched.api.topology import LEVELS_MAX, TopologySpec  # few clusters have such objects
 
     meta = wire.metadata or core.Meta()
+    name = identity(meta)
     spec = parse_part(TopologySpec, bytes(wire.spec), "spec", warn)
     labels = tuple(level.node_label for level in spec.levels)
     aliases = tuple(level.alias or "" for level in spec.levels)
@@ -251,11 +270,11 @@ def read_topology(wire: core.CustomObject, warn: Warn) -> Topology:
         raise FieldError("spec.levels", f"{len(labels)} levels: {LEVELS_MAX} are the most, leave some of them out")
     names_so_far: set[str] = set()
     for index, (label, alias) in enumerate(zip(labels, aliases, strict=True)):
-        for field, name in (("nodeLabel", label), ("alias", alias)):
-            if name and name in names_so_far:
-                raise FieldError(f"spec.levels[{index}].{field}", f"{shown(name)} is there twice: rename one of them")
-            names_so_far.add(name)
-    return Topology(identity(meta), uid=meta.uid or "", levels=labels, aliases=aliases)
+        for field, word in (("nodeLabel", label), ("alias", alias)):
+            if word and word in names_so_far:
+                raise FieldError(f"spec.levels[{index}].{field}", f"{shown(word)} is there twice: rename one of them")
+            names_so_far.add(word)
+    return Topology(name, uid=meta.uid or "", levels=labels, aliases=aliases)
 
 
 def read_bind_request(wire: core.CustomObject, warn: Warn) -> BindRequest:

@@ -46,7 +46,7 @@ class GroupReconciler(ObjectReconciler):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self._tracked = ShownObjects()
-        self._pool = config.node_pool or names.DEFAULT_POOL
+        self._pool = config.pool_of_conditions
         self.grace_s = config.staleness_grace_s
         self._holds: dict[str, tuple[str, bool]] = {}  # uid, and whether the group held room the last time
         self._started_ns: dict[str, tuple[str, int]] = {}  # uid, and the start that is to be written

@@ -17,8 +17,8 @@ from kai_sched.plan.reasons import Reason
 from kai_sched.plan.result import QUEUE_RESOURCES, GroupState, QueueState
 from kai_sched.reconcile.status.usage import GroupUsage, QueueUsage, resource_list
 
-# Reasons that leave the conditions of a group unchanged: it was not tried, or is not complete.
-_SILENT = frozenset({reasons.NOT_TRIED, reasons.NOT_READY})
+# Reasons that leave the conditions of a group unchanged: it was not tried, is not complete, or was tried before.
+_SILENT = frozenset({reasons.NOT_TRIED, reasons.NOT_READY, reasons.BACKED_OFF})
 _WAITING = frozenset({"Pending", "Gated", "Pipelined", "Binding"})
 
 

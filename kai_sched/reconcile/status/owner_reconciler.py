@@ -16,7 +16,7 @@ from kai_sched.reconcile.status.object_reconciler import ObjectReconciler, Statu
 from kai_sched.reconcile.status.write_throttle import TrackedObject
 
 # Reasons that last longer than until the other pods of the group have been created.
-LASTING = frozenset((reasons.NO_FIT, reasons.OVER_LIMIT, reasons.OVER_QUOTA, reasons.NOT_SUPPORTED))
+LASTING = frozenset((reasons.NO_FIT, reasons.NO_DOMAIN, reasons.OVER_LIMIT, reasons.OVER_QUOTA, reasons.NOT_SUPPORTED))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from kai_sched.plan.reasons import Reason, some_of
 
 _REASONS = {
     reasons.NO_FIT: names.UNSCHEDULABLE,
+    reasons.NO_DOMAIN: names.UNSCHEDULABLE,
     reasons.OVER_LIMIT: names.QUEUE_OVER_LIMIT,
     reasons.OVER_QUOTA: names.QUEUE_OVER_QUOTA,
     reasons.NOT_READY: names.GANG_NOT_READY,
@@ -46,7 +47,7 @@ class PodVerdict:
 
 def judge(reason: Reason) -> PodVerdict | None:
     """Return the verdict on the pending pods of a group; None if nothing is reported."""
-    if reason.code == reasons.NOT_TRIED:
+    if reason.code in (reasons.NOT_TRIED, reasons.BACKED_OFF):
         return None
     condition = names.DEPENDENCY_MISSING if reason.missing else _REASONS.get(reason.code, reason.code)
     return PodVerdict(condition, reason.message, event_reason(reason))

@@ -10,7 +10,7 @@ from kai_sched import Config, run_cycle
 from kai_sched.answers.waiting import Waiting, in_brief, waiting_groups
 from kai_sched.answers.workloads import workloads_of
 from kai_sched.cycle.explain.groups import NODE_TEXTS
-from kai_sched.plan import reasons
+from kai_sched.plan import reasons, topology_reasons
 from kai_sched.plan.reasons import Gate, NoFit, Reason
 from kai_sched.plan.result import GroupState, QueueState
 from tests.scenarios.objects import NOW_NS
@@ -109,6 +109,10 @@ def test_states_of_nodes_are_those_that_a_cycle_tells() -> None:
         (reasons.over_work("ns/g-0", "why"), "pod ns/g-0 takes more work than a cycle has for it: why"),
         (reasons.left_out("Pod ns/g-0", "why"), reasons.left_out("Pod ns/g-0", "why").message),
         (reasons.sharing_off(), reasons.sharing_off().message),
+        (
+            topology_reasons.no_domain("t", "", "rack", 2, 1, False),
+            topology_reasons.no_domain("t", "", "rack", 2, 1, False).message,
+        ),
     ],
 )
 def test_other_reasons_are_told_whole(reason: Reason, told: str) -> None:
@@ -121,7 +125,7 @@ def test_every_code_is_looked_at_above() -> None:
     codes -= reasons.NODE_STATES
     told = {reasons.OVER_LIMIT, reasons.OVER_QUOTA, reasons.NO_QUEUE, reasons.QUEUE_NOT_LEAF, reasons.NO_FIT}
     told |= {reasons.NOT_READY, reasons.NOT_SUPPORTED, reasons.NOT_TRIED, reasons.OVER_WORK, reasons.SCHEDULER_ERROR}
-    assert codes == told | {reasons.DELAYED}
+    assert codes == told | {reasons.DELAYED, reasons.NO_DOMAIN}
 
 
 def test_a_group_without_a_queue_is_told_so() -> None:

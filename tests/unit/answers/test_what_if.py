@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,13 +20,15 @@ from kai_sched.answers.workload_changes import (
     PodCount,
     PodGpus,
     Preemptible,
+    RequiredLevel,
     Tolerate,
     WithoutDemand,
 )
 from kai_sched.answers.workloads import workloads_of
 from kai_sched.model.field_errors import FieldError
 from kai_sched.model.keys import bare_pod_group_key
-from kai_sched.model.objects import UNLIMITED
+from kai_sched.model.objects import UNLIMITED, Topology, TopologyConstraint
+from kai_sched.model.store import Store
 from tests.scenarios.table import cluster_of
 
 CLUSTER = cluster_of("""
@@ -150,3 +155,31 @@ def test_new_nodes_are_a_number_and_a_node(text: str) -> None:
     with pytest.raises(FieldError) as error:
         read_new_nodes(text, CLUSTER)
     assert error.value.field == "--add-nodes"
+
+
+class TestTopology:
+    CONSTRAINED = Store.of(CLUSTER)
+    CONSTRAINED.put(Topology("t", levels=("zone", "rack"), aliases=("z", "")))
+    CONSTRAINED.put(replace(CLUSTER.pod_groups["ns/tune"], topology=TopologyConstraint("t", "rack")))
+
+    def read(self, text: str) -> Change:
+        cluster = self.CONSTRAINED.cluster()
+        return read_setting(text, cluster, Config(), workloads_of(cluster))
+
+    @pytest.mark.parametrize(("value", "level"), [("zone", "zone"), ("z", "z"), ("none", "")])
+    def test_a_level_or_none_is_required(self, value: str, level: str) -> None:
+        change = self.read(f"workload/ns/tune.requiredTopologyLevel={value}")
+        assert change == RequiredLevel("ns/tune", level)
+        assert self.read(change.flag.partition(" ")[2]) == RequiredLevel("ns/tune", level)
+
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            ("workload/ns/tune.requiredTopologyLevel=", "write a level of the topology, or none"),
+            ("workload/ns/tune.requiredTopologyLevel=row", "level of Topology t 'row'"),
+            ("workload/ns/part.requiredTopologyLevel=zone", "the workload requires no level of a topology"),
+        ],
+    )
+    def test_what_cannot_be_required_is_told(self, text: str, told: str) -> None:
+        with pytest.raises(FieldError, match=re.escape(told)):
+            self.read(text)

@@ -17,13 +17,15 @@ from kai_sched.answers.workload_changes import (
     PodCount,
     PodGpus,
     Preemptible,
+    RequiredLevel,
     Tolerate,
     WithoutDemand,
     waits,
 )
 from kai_sched.api.names import PREEMPTIBILITY_LABEL
 from kai_sched.model.constraints import Toleration
-from kai_sched.model.objects import Pod
+from kai_sched.model.objects import Pod, TopologyConstraint
+from kai_sched.model.store import Store
 from tests.scenarios.table import cluster_of
 
 GANG = cluster_of("""
@@ -36,6 +38,9 @@ GANG = cluster_of("""
     pod g-3 part=0.5
     pod lone queue=q group= gpu=4
 """)
+_store = Store.of(GANG)
+_store.put(replace(GANG.pod_groups["ns/g"], topology=TopologyConstraint("t", "rack")))
+GANG = _store.cluster()
 TREE = cluster_of("""
     group t tree="head*1 work*3"
     pod t-0 sub=head cpu=1
@@ -65,6 +70,7 @@ def gpus(cluster: Cluster, group: str = "ns/g") -> dict[str, float]:
         Preemptible("ns/g"),
         InClass("ns/g", "high"),
         InQueue("ns/g", "r"),
+        RequiredLevel("ns/g", "zone"),
         *(WithoutDemand("ns/g", demand) for demand in DEMANDS),
     ],
     ids=lambda change: change.flag,
@@ -158,7 +164,40 @@ def test_a_demand_is_left_out_and_no_other(demand: str, field: str, empty: objec
 
 
 def test_every_demand_has_a_case_above() -> None:
-    assert DEMANDS == ("nodeSelector", "nodeAffinity", "podAffinity", "podAntiAffinity")
+    assert DEMANDS == ("nodeSelector", "nodeAffinity", "podAffinity", "podAntiAffinity", "topologyConstraint")
+
+
+class TestTopology:
+    RACK = TopologyConstraint("t", "rack", "")
+    BOTH = TopologyConstraint("t", "rack", "host")
+    PREFERS = TopologyConstraint("t", "", "rack")
+
+    def constrained(self, *constraints: TopologyConstraint | None) -> Cluster:
+        """TREE with the first constraint on the group and the others on its sub-groups."""
+        group = TREE.pod_groups["ns/t"]
+        subs = tuple(replace(sub, topology=each) for sub, each in zip(group.sub_groups, constraints[1:], strict=True))
+        store = Store.of(TREE)
+        store.put(replace(group, topology=constraints[0], sub_groups=subs))
+        return store.cluster()
+
+    def left(self, change: Change, *constraints: TopologyConstraint | None) -> list[TopologyConstraint | None]:
+        group = after(change, self.constrained(*constraints)).pod_groups["ns/t"]
+        return [group.topology, *(sub.topology for sub in group.sub_groups)]
+
+    def test_all_constraints_go(self) -> None:
+        assert self.left(WithoutDemand("ns/t", "topologyConstraint"), self.RACK, None, self.BOTH) == [None] * 3
+
+    def test_a_wider_level_is_required_where_one_was(self) -> None:
+        found = self.left(RequiredLevel("ns/t", "zone"), self.RACK, self.PREFERS, self.BOTH)
+        zone = replace(self.RACK, required_level="zone")
+        assert found == [zone, self.PREFERS, replace(self.BOTH, required_level="zone")]
+
+    def test_a_required_level_is_preferred_unless_a_narrower_one_is(self) -> None:
+        found = self.left(RequiredLevel("ns/t", ""), self.RACK, None, self.BOTH)
+        assert found == [TopologyConstraint("t", "", "rack"), None, TopologyConstraint("t", "", "host")]
+
+    def test_pods_without_a_group_have_none(self) -> None:
+        assert dict(after(RequiredLevel("ns/lone", "zone")).pods) == dict(GANG.pods)
 
 
 def test_a_taint_is_tolerated_by_its_key() -> None:

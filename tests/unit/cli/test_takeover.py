@@ -50,7 +50,6 @@ class TestFiles:
         assert any(line.startswith(told_of) for line in lines)
         assert any("--shard a100 --partition-label-value a100" in line for line in lines)
         assert "ok: KAI Scheduler: queues: 1 queue: read as they are" in lines
-        assert any("1 PodGroup with a topology (vision/pg-resnet)" in line for line in lines)
         assert any("BindRequests: 1 Pending" in line for line in lines)
 
     def test_kueue(self) -> None:

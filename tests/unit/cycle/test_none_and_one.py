@@ -40,14 +40,15 @@ HELD = c.Allocation((c.AllocatedDevice("r", "gpu.example.com", "n", "gpu-0"),))
 DEVICE = c.Device("gpu-0", {"gpu.example.com/index": 0}, {}, (("set", "memory", Fraction(1)),), node="n")
 ONE: tuple[o.Object, ...] = (
     o.Queue("q", cpu=UNLIMITED, memory=UNLIMITED, gpu=UNLIMITED),
-    o.Node("n", allocatable={"cpu": 8000.0, "gpu": 8.0, "pods": 100.0}),
-    o.PodGroup("ml", "g", queue="q", priority_class="high"),
+    o.Node("n", labels={"zone": "z", "rack": "r"}, allocatable={"cpu": 8000.0, "gpu": 8.0, "pods": 100.0}),
+    o.PodGroup("ml", "g", queue="q", priority_class="high", topology=o.TopologyConstraint("racks", "rack", "")),
     POD,
     o.BindRequest("ml", "b", "p", "n"),
     o.PriorityClass("high", 200),
     o.VolumeClaim("ml", "data", storage_class="fast"),
     o.Volume("pv"),
     o.StorageClass("fast"),
+    o.Topology("racks", levels=("zone", "rack"), aliases=("", "")),
     o.ConfigMap("ml", "map"),
     o.Namespace("ml"),
     c.DeviceClass("gpu.example.com", extended_resource="example.com/gpu"),
@@ -55,7 +56,7 @@ ONE: tuple[o.Object, ...] = (
     c.ResourceClaim("ml", "claim", asks=ASKS, queue="q"),
     c.DeviceTaintRule("t", Taint("k", "", "NoSchedule"), driver="gpu.example.com"),
 )
-CORE = (o.Queue, o.Node, o.PodGroup, c.DeviceClass, c.ResourceSlice, c.ResourceClaim, c.DeviceTaintRule)
+CORE = (o.Queue, o.Node, o.PodGroup, o.Topology, c.DeviceClass, c.ResourceSlice, c.ResourceClaim, c.DeviceTaintRule)
 RUNS = replace(POD, node="n", phase=o.Phase.RUNNING)
 SHARED = replace(POD, name="p2", uid="uid-p2", extended=())
 FREE = o.Pod("other", "free", o.Shape((("cpu", 1.0), ("pods", 1.0))), queue="q", scheduler="kai-scheduler")

@@ -242,12 +242,11 @@ class TestWarnings:
 
     def test_one_line_a_kind(self, tmp_path: Path) -> None:
         services = [f"{{apiVersion: v1, kind: Service, metadata: {{name: s{n}}}}}" for n in range(3)]
-        first, second = lines(tmp_path, TEAM, *services, TOPOLOGY % "levels: [{nodeLabel: rack}]")
-        assert first.startswith("warning: Topology (kai.scheduler/v1alpha1): 1 object ignored")
+        secret = "{apiVersion: v1, kind: Secret, metadata: {name: s}}"
+        first, second = lines(tmp_path, TEAM, *services, secret)
+        assert first.startswith("warning: Secret (v1): 1 object ignored")
         assert second.startswith("warning: Service (v1): 3 objects ignored")
 
-    def test_unknown_fields_of_kinds_that_have_no_effect_yet(self, tmp_path: Path) -> None:
-        topology = (
-            "{apiVersion: kai.scheduler/v1alpha1, kind: Topology, metadata: {name: t}, spec: {levels: [], levles: []}}"
-        )
+    def test_unknown_fields_of_topologies(self, tmp_path: Path) -> None:
+        topology = TOPOLOGY % "levels: [{nodeLabel: rack}], levles: []"
         assert "Topology t: spec.levles: unknown field" in lines(tmp_path, TEAM, topology)[0]

@@ -60,6 +60,7 @@ OBJECTS: Mapping[type, o.Object] = {
     o.Node: o.Node(
         "n", "u2", {"zone": "a"}, {"cpu": 4000.0, "memory": 2.0**53 + 2}, (Taint("k", "v", "e"),), True, ("NotReady",)
     ),
+    o.Topology: o.Topology("t", "u9", ("zone", "rack"), ("z", "")),
     o.PodGroup: o.PodGroup(
         "ns",
         "g",

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from kai_sched.model.config import Config
-from kai_sched.model.objects import Node, Object, Pod, PodGroup, Queue
+from kai_sched.model.objects import Node, Object, Pod, PodGroup, Queue, Topology
 from kai_sched.model.read.kinds import VERSIONS, Reader
 
 AnyObject = TypeVar("AnyObject", bound=Object)
@@ -24,7 +24,7 @@ def read(kind: str, document: dict[str, Any], reader: Reader | None = None) -> t
 
 def clean(kind: type[AnyObject], document: dict[str, Any], reader: Reader | None = None) -> AnyObject:
     """The object, which must be read without a warning."""
-    names: dict[type, str] = {Pod: "Pod", Node: "Node", Queue: "Queue", PodGroup: "PodGroup"}
+    names: dict[type, str] = {Pod: "Pod", Node: "Node", Queue: "Queue", PodGroup: "PodGroup", Topology: "Topology"}
     item, found = read(names[kind], document, reader)
     assert found == []
     assert isinstance(item, kind)

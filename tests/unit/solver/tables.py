@@ -28,6 +28,7 @@ from kai_sched.snapshot.tables import (
     TermRole,
     TermRoles,
     Terms,
+    Topologies,
     Volumes,
     freeze,
 )
@@ -139,6 +140,9 @@ def set_rows(roots: list[Member]) -> tuple[Sets, list[int], list[Status], list[i
         parent += above
         set_ptr.append(len(parent))
     columns = {"parent": parent, "child_ptr": child_ptr, "child_end": child_end, "minimum": minimum}
+    columns |= {"topology": [NULL] * len(parent)} | {
+        name: [0] * len(parent) for name in ("required", "preferred", "fault")
+    }
     return table(Sets, **columns, task_ptr=pointers(counts)), set_ptr, statuses, task_sets
 
 
@@ -246,9 +250,8 @@ def assemble(
     nodes = nodes or node_table([[4.0, 8.0, 4.0, 9.0, 0.0]])
     request = request or [[1.0, 1.0, 1.0, 1.0, 0.0]]
     n_nodes, n_classes = nodes.condition.size, len(request)
-    no_terms = term_table([], np.zeros((0, n_nodes)))
     untied = table(TermRoles, ptr=[0] * (n_classes + 1), entry=[], self_match=[1] * n_classes)
-    terms, term_roles, n_domains, n_ports = ties or (no_terms, untied, 0, 0)
+    terms, term_roles, n_domains, n_ports = ties or (term_table([], np.zeros((0, n_nodes))), untied, 0, 0)
     sets, set_ptr, statuses, task_sets = set_rows(roots)
     statuses, task_sets = statuses + [Status.RUNNING] * foreign, task_sets + [NULL] * foreign
     job = [NULL if s == NULL else int(np.searchsorted(set_ptr, s, side="right")) - 1 for s in task_sets]
@@ -262,14 +265,10 @@ def assemble(
         "device": [],
         **(tasks or {}),
     }
-    none, all_jobs = [0] * len(roots), [1] * len(roots)
+    none, all_jobs, alike = [0] * len(roots), [1] * len(roots), list(range(len(roots)))
     job_columns = {"queue": none, "priority": none, "preemptible": all_jobs, "refused": none, "grace": none}
     job_columns |= {"turn": none, "n_first": none, "last_start": none, "waits_until": none, "stale_since": none}
-    job_columns |= {
-        "equivalence": list(range(len(roots))),
-        "queue_equivalence": list(range(len(roots))),
-        **(jobs or {}),
-    }
+    job_columns |= {"equivalence": alike, "queue_equivalence": alike, **(jobs or {})}
     return Snapshot(
         queues,
         nodes,
@@ -281,6 +280,7 @@ def assemble(
         term_roles,
         table(HostPorts, ptr=range(n_ports + 1), conflict=range(n_ports)),
         no_volumes(len(request), n_nodes),
+        no_topologies(n_nodes),
         table(Jobs, set_ptr=set_ptr, task_ptr=[int(sets.task_ptr[s]) for s in set_ptr], **job_columns),
         sets,
         *no_claims(len(request), len(job), n_nodes),
@@ -290,8 +290,8 @@ def assemble(
 
 def conflicts(snapshot: Snapshot, port: int) -> list[int]:
     """The host ports that conflict with this one."""
-    ptr: list[int] = snapshot.host_ports.ptr.tolist()
-    return list(snapshot.host_ports.conflict[ptr[port] : ptr[port + 1]].tolist())
+    ptr: list[int] = snapshot.host_ports.ptr[port : port + 2].tolist()
+    return list(snapshot.host_ports.conflict[slice(*ptr)].tolist())
 
 
 def class_table(request: list[list[float]], **columns: Any) -> Classes:
@@ -311,6 +311,12 @@ def no_volumes(n_classes: int, n_nodes: int) -> Volumes:
     columns = dict.fromkeys(SCHEMA["Volumes"], np.zeros(0))
     made = np.zeros((0, n_nodes))
     return table(Volumes, **columns | {"ptr": [0] * (n_classes + 1), "near_ptr": [0], "far_ptr": [0], "made": made})
+
+
+def no_topologies(n_nodes: int) -> Topologies:
+    """No set has a topology constraint."""
+    columns = dict.fromkeys(SCHEMA["Topologies"], np.zeros(0)) | {"ptr": [0], "leaf": np.zeros((0, n_nodes))}
+    return table(Topologies, **columns)
 
 
 @st.composite

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Devices, Snapshot, Status, TermKind, TermRoles, Volumes, freeze
-from kai_sched.solver.allocation import longest_job, make_finder, make_scratch, make_state, make_tree
+from kai_sched.snapshot.columns import NULL, SCHEMA
+from kai_sched.snapshot.tables import Devices, Snapshot, Status, TermKind, TermRoles, Topologies, Volumes, freeze
+from kai_sched.solver.allocation import constraint_depth, longest_job, make_finder, make_scratch, make_state, make_tree
 from kai_sched.solver.claim_state import longest_claims
 from kai_sched.solver.decisions import make_decisions
 from kai_sched.solver.eviction.allocation import make_search
@@ -31,6 +31,10 @@ def sample() -> Snapshot:
     """A snapshot whose axes have lengths of their own."""
     jobs = [Member(1, statuses=[Status.PENDING] * size) for size in (3, 1, 1, 1, 1, 1, 1, 1)]
     jobs.append(Member(1, members=[Member(1, statuses=[Status.RUNNING]) for _ in range(3)]))
+    chain = Member(1, statuses=[])
+    for _ in range(6):
+        chain = Member(1, members=[chain])
+    jobs.append(chain)
     n_nodes, n_classes = 200, 6
     terms = term_table([TermKind.REQUIRED], np.zeros((1, n_nodes), np.int32))
     term_roles = table(TermRoles, ptr=[0] * (n_classes + 1), entry=np.zeros((0, 3)), self_match=[1] * n_classes)
@@ -71,7 +75,12 @@ def sample() -> Snapshot:
         far_volume=np.zeros(0),
         made=np.zeros((0, n_nodes)),
     )
+    columns = dict.fromkeys(SCHEMA["Topologies"], np.zeros(0))
+    columns |= {"ptr": [0, 83], "level": np.arange(83) % 13, "leaf": np.full((1, n_nodes), NULL)}
+    constrained = freeze((np.zeros(snapshot.sets.parent.size, np.int32),))
     return snapshot._replace(
+        topologies=table(Topologies, **columns),
+        sets=snapshot.sets._replace(topology=constrained[0]),
         volumes=volumes,
         dra_claims=freeze(claims),
         dra_devices=freeze(slices),
@@ -107,6 +116,9 @@ LENGTHS = {
     "f": SAMPLE.volumes.group.size,
     "z": 1 + int(max(SAMPLE.volumes.near_volume.max(initial=-1), SAMPLE.volumes.far_volume.max(initial=-1))),
     "o": int(np.diff(SAMPLE.volumes.ptr).max()),
+    "h": SAMPLE.topologies.level.size,
+    "levels": int(SAMPLE.topologies.level.max()),
+    "frames": 2 * constraint_depth(SAMPLE),
 }
 
 

@@ -23,7 +23,7 @@ class Supply(NamedTuple):
 
 
 class DomainTries(NamedTuple):
-    """How the domains of a set compare so far, by frame of ``scratch.topology`` (F,) (``minimal.domain_choice``)."""
+    """How the domains of a set compare so far, by frame, (frames,), of ``scratch.topology`` (``domain_choice``)."""
 
     comparing: Longs  # 1: its domains are compared; 0: it is placed in the best
     chosen: Longs  # chunks that were chosen when the frame was opened

@@ -33,6 +33,7 @@ from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
 NOT_OFFERED = int(Verdict.NO_ROOM)
+BACKED_OFF = int(Verdict.BACKED_OFF)
 IS_EVICTED = int(Status.EVICTED)
 IS_PIPELINED = int(Status.PIPELINED)
 NO_CEILING = 2**62  # a ceiling that no priority reaches
@@ -185,7 +186,7 @@ def try_victim(j: int, ctx: Context, search: Search) -> None:
     """
     snapshot = ctx.snapshot
     jobs = snapshot.jobs
-    if jobs.refused[j] != OK:
+    if jobs.refused[j] != OK and jobs.refused[j] != BACKED_OFF:
         return
     length = next_chunk(j, ctx)
     if length > 0:

@@ -132,6 +132,27 @@ class TestPodGroup:
         )
         assert (item.mark_unschedulable, item.scheduling_backoff, item.preemption_delay_s) == (True, -1, 0)
 
+    @pytest.mark.parametrize(
+        ("backoff", "conditions", "pool"),
+        [
+            (1, [("1", "a", "True"), ("3", "b", "True"), ("2", "c", "True")], "b"),
+            (0, [("1", "a", "True")], "a"),
+            (-1, [("1", "a", "True")], ""),
+            (None, [("1", "a", "True")], ""),
+            (1, [], ""),
+            (1, [("1", "a", "False")], ""),
+            (1, [("x", "a", "True"), ("9" * 5000, "b", "True")], "a"),
+        ],
+    )
+    def test_where_it_gave_up(self, backoff: int | None, conditions: list[tuple[str, str, str]], pool: str) -> None:
+        document = group() if backoff is None else group(schedulingBackoff=backoff)
+        found = [
+            {"type": "UnschedulableOnNodePool", "transitionID": number, "nodePool": name, "status": status}
+            for number, name, status in conditions
+        ]
+        document["status"] = {"schedulingConditions": found}
+        assert clean(PodGroup, document).given_up_in == pool
+
     def test_a_constraint_without_a_topology_is_none(self) -> None:
         assert clean(PodGroup, group(topologyConstraint={"requiredTopologyLevel": "rack"})).topology is None
 
