@@ -22,7 +22,6 @@ MODULE_LINES_MAX = 400
 # Modules that read better whole than in two pieces, each with its reason.
 LONG_MODULES = {
     "kai_sched/solver/eviction/original/precedence.py": "one proof, whose steps need each other",
-    "kai_sched/cycle/explain/groups.py": "one question: which reason a group gets, and with which facts",
 }
 FUNCTION_LINES_MAX = 60
 EXCEPTIONS_MAX = 5

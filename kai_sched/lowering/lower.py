@@ -125,12 +125,10 @@ class _PlacedPods:
 
 
 def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: SchedulingHints = NO_HINTS) -> Lowered:
-    """Bring the cache up to date and make the tables of this cycle. LoweringError names all that cannot be lowered.
+    """Make the tables of a cycle at ``now_ns`` (ns since the epoch). LoweringError names all that cannot be lowered.
 
     Parameters
     ----------
-    cluster, config, now_ns
-        The view of this cycle, the configuration, and its time in nanoseconds since the epoch.
     cache
         Changed in place. It is emptied by an exception and by another config than that of the last call.
     hints
@@ -145,11 +143,9 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     holdings = find_holdings(cache, objects, pods.cells, placed, config, hints.awaited_devices)
     classes = lower_classes(cache, cluster, config, nodes, holdings.classes, _movable(pods), claims)
     devices = lower_devices(nodes, objects, pods.node, holdings, classes.table.shares[classes.of_task])
-    legacy = _with_legacy_mig(pods, classes, len(nodes))
+    legacy, groups = _with_legacy_mig(pods, classes, len(nodes)), cache.groups.objects[jobs.rows]
     node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config, legacy, hints.closed_nodes, claims)
-    topologies = _topologies(cluster, cache, jobs, nodes, config)
-    job_table, set_table = _job_tables(cache, classes, pods, jobs, topologies, config)
-    groups = cache.groups.objects[jobs.rows]
+    job_table, set_table, topologies = _job_tables(cluster, cache, nodes, classes, pods, jobs, config)
     dra = lower_claims(claims, classes.claims, _brief(pods, classes, groups, hints), len(objects), cache, nodes)
     snapshot = Snapshot(
         queues=freeze(queues.table),
@@ -197,9 +193,16 @@ def _topologies(cluster: Cluster, cache: Cache, jobs: JobRows, nodes: list[Node]
 
 
 def _job_tables(
-    cache: Cache, classes: ClassRows, pods: _PlacedPods, jobs: JobRows, topologies: TopologyRows, config: Config
-) -> tuple[Jobs, Sets]:
-    """The tables of jobs and sets; jobs are alike by their classes, constraints, traits and queues."""
+    cluster: Cluster,
+    cache: Cache,
+    nodes: list[Node],
+    classes: ClassRows,
+    pods: _PlacedPods,
+    jobs: JobRows,
+    config: Config,
+) -> tuple[Jobs, Sets, TopologyRows]:
+    """The tables of jobs and sets, and topologies; jobs are alike by their classes, constraints, traits and queues."""
+    topologies = _topologies(cluster, cache, jobs, nodes, config)
     waits, traits = _not_placed(pods.status), _traits(jobs, config)
     set_table = make_sets(cache, jobs, pods.sets, pods.status == Status.SUCCEEDED, topologies.constraints)
     kinds = None
@@ -208,7 +211,7 @@ def _job_tables(
         holds[pods.job[~waits & (pods.job != NULL)]] = config.victims == "minimal"
         kinds = constraint_kinds(set_table, jobs.set_ptr, holds)
     alike = job_equivalence(classes.kind, pods.job, pods.sets, waits, traits, jobs.queue, kinds)
-    return freeze(make_jobs(jobs, set_table.task_ptr, alike)), freeze(set_table)
+    return freeze(make_jobs(jobs, set_table.task_ptr, alike)), freeze(set_table), topologies
 
 
 def _brief(

@@ -61,7 +61,7 @@ def lower_topologies(cache: Cache, used: Longs, topologies: Mapping[str, Topolog
     in_use = tuple(topologies[name] for name in names)
     known = cache.columns.get("topologies")
     if known is None or known[0] != in_use:
-        known = cache.columns["topologies"] = (in_use, *_make_table(in_use, nodes))
+        known = cache.columns["topologies"] = (in_use, *domain_table(in_use, nodes))
     _, table, domains = known
     rows = {name: row for row, name in enumerate(names)}
     for number in constrained:
@@ -84,7 +84,8 @@ def _columns(constraint: TopologyConstraint, topologies: Mapping[str, Topology],
     return np.array([rows[found.name], required, preferred, fault], np.int32)
 
 
-def _make_table(topologies: Sequence[Topology], nodes: list[Node]) -> tuple[Topologies, list[tuple[str, ...]]]:
+def domain_table(topologies: Sequence[Topology], nodes: list[Node]) -> tuple[Topologies, list[tuple[str, ...]]]:
+    """The domains of these topologies, and the values of the labels that lead to each."""
     ptr, domains = [0], list[tuple[str, ...]]()
     level, parent, child_ptr, child_end = list[int](), list[int](), list[int](), list[int]()
     first, end, members = list[int](), list[int](), list[int]()

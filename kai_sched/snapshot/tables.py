@@ -1,8 +1,8 @@
 """The frozen tables that the solver reads: structs of arrays, one row for each object of the cluster.
 
-``columns.SCHEMA`` describes each column: type, axes, meaning, and the table that its values are rows of. The classes
-here name the columns for kernels, in the same order; ``solver.warmup`` fails if the two differ. Rows are in canonical
-order (ADR 2), so that wherever a rule breaks a tie by name, age or uid, kernels compare rows. All arrays are read-only.
+``columns.SCHEMA`` describes each column. The classes here name the columns for kernels, in the same order;
+``solver.warmup`` fails if the two differ. Rows are in canonical order (ADR 2), so that wherever a rule breaks a tie by
+name, age or uid, kernels compare rows. All arrays are read-only.
 """
 
 from __future__ import annotations
@@ -257,18 +257,14 @@ class TermRoles(NamedTuple):
 
 
 class HostPorts(NamedTuple):
-    """One row for each host port that can conflict with another one (semantics 12.2).
-
-    Port p conflicts with the ports ``conflict[ptr[p]:ptr[p + 1]]``, mostly with itself.
-    """
+    """One row for each host port (semantics 12.2). Port p conflicts with the ports ``conflict[ptr[p]:ptr[p + 1]]``."""
 
     ptr: Ints
     conflict: Ints
 
 
 class Volumes(NamedTuple):
-    """Claims that wait for their first pod, in rows F, and the free volumes that they may get, in rows Z (semantics
-    12.2).
+    """Claims that wait for their first pod, in rows F, and free volumes for them, in rows Z (semantics 12.2).
 
     Class c has the claims ``claim[ptr[c]:ptr[c + 1]]``. Claim w may get the volumes of its group from row ``least[w]``
     on, the first free one of them; or one is made for it on the nodes of row ``topology[w]`` of ``made`` (M, N), if
@@ -315,8 +311,8 @@ class Jobs(NamedTuple):
 class Sets(NamedTuple):
     """One row for each set of each job, the root first and parents before their members (semantics 0.4).
 
-    A set without members (``child_ptr`` equal to ``child_end``) is a pod set, whose tasks begin at ``task_ptr`` (S +
-    1,). Pods of a set with a ``topology`` share a domain of its level ``required`` (10.2).
+    A set without members (``child_ptr`` equal to ``child_end``) is a pod set, whose tasks begin at ``task_ptr``
+    (S + 1,). Pods of a set with a ``topology`` share a domain of its level ``required`` (10.1).
     """
 
     parent: Ints

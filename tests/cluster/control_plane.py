@@ -181,9 +181,10 @@ class ControlPlane:
         self.stop_apiserver(kill)
         self.start_apiserver()
 
-    def start_kwok(self, *more: Path) -> None:
-        """Start the simulated kubelets of all nodes, which follow these stages as well."""
-        stages = [f"--config={path}" for path in (*components.kwok_stages(), *more)]
+    def start_kwok(self, *more: Path, without: str = "") -> None:
+        """Start the simulated kubelets of all nodes; they follow these stages as well, and not the file ``without``."""
+        usual = [path for path in components.kwok_stages() if path.name != without]
+        stages = [f"--config={path}" for path in (*usual, *more)]
         flags = {"kubeconfig": self.kubeconfig(KWOK), "server-address": f"127.0.0.1:{free_port()}"}
         self._start("kwok", components.program("kwok", "kwok"), flags, ["--manage-all-nodes", *stages])
 

@@ -11,22 +11,26 @@ from collections.abc import Iterator
 import urllib3
 
 from kai_sched.api import names
-from tests.cluster.client import Client, Object, Refused
+from tests.cluster.client import Client, Object, Refused, path_to
 from tests.cluster.objects import GPU
 
 NAMESPACE = "kai-resource-reservation"
 POLL_S = 0.05
+GONE = (404, 409)  # the pod has gone meanwhile, or another one has its name
 REFUSED = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no device is free"}
 
 
 class DevicePlugin:
     """Use it as a context. ``mute``: nodes whose reservation pods get no device and say nothing.
 
-    Where the API server cannot be reached it tries again, as kubelets do.
+    Where the API server cannot be reached it tries again, as kubelets do. ``ends_pods``: it deletes reservation pods
+    that are to end, each by its UID, as kubelets do. kwok goes by the name, and a request of its that comes late ends
+    the next pod of that name.
     """
 
-    def __init__(self, client: Client, poll_s: float = POLL_S) -> None:
+    def __init__(self, client: Client, poll_s: float = POLL_S, ends_pods: bool = False) -> None:
         self.client = client
+        self._ends_pods = ends_pods
         self._poll_s = poll_s
         self.mute: set[str] = set()
         self.failure: BaseException | None = None
@@ -60,7 +64,11 @@ class DevicePlugin:
             self.failure = failure
 
     def _look(self) -> None:
-        waiting = [pod for pod in self._reservations() if not device_of(pod) and pod["status"].get("phase") != "Failed"]
+        reservations = list(self._reservations())
+        for pod in reservations:
+            if self._ends_pods and pod["metadata"].get("deletionTimestamp"):
+                self._end(pod)
+        waiting = [pod for pod in reservations if not device_of(pod) and pod["status"].get("phase") != "Failed"]
         if not waiting:
             return
         free = {name: self._free(name) for name in {pod["spec"]["nodeName"] for pod in waiting}}
@@ -69,15 +77,24 @@ class DevicePlugin:
             devices = free[node]
             if node in self.mute or devices is None or pod["metadata"].get("deletionTimestamp"):
                 continue
+            name, same = pod["metadata"]["name"], {"uid": pod["metadata"]["uid"]}
             try:
                 if devices:
-                    note = {names.RESERVED_DEVICE_ANNOTATION: devices.pop(0)}
-                    self.client.patch("Pod", pod["metadata"]["name"], {"metadata": {"annotations": note}}, NAMESPACE)
+                    note = {"annotations": {names.RESERVED_DEVICE_ANNOTATION: devices.pop(0)}}
+                    self.client.patch("Pod", name, {"metadata": same | note}, NAMESPACE)
                 else:
-                    self.client.patch("Pod", pod["metadata"]["name"], {"status": REFUSED}, NAMESPACE, "/status")
+                    self.client.patch("Pod", name, {"metadata": same, "status": REFUSED}, NAMESPACE, "/status")
             except Refused as refused:
-                if refused.status != 404:  # it has gone meanwhile
+                if refused.status not in GONE:
                     raise
+
+    def _end(self, pod: Object) -> None:
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
+        try:
+            self.client.request("DELETE", path_to("Pod", pod["metadata"]["name"], NAMESPACE), options)
+        except Refused as refused:
+            if refused.status not in GONE:
+                raise
 
     def _reservations(self) -> Iterator[Object]:
         return (pod for pod in self.client.list("Pod", NAMESPACE) if pod["spec"].get("nodeName"))

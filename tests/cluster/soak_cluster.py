@@ -30,6 +30,19 @@ PLUGIN_POLL_S = 0.25
 GONE_S = 120.0  # a node that is gone takes its pods along after 40 to 60 s
 LEFT_SHOWN = 5
 TOKEN_S = 24 * 3600
+KWOK_DELETES = "pod-delete.yaml"
+PODS_BUT_RESERVATIONS = f"""
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {{name: pod-delete}}
+spec:
+  resourceRef: {{apiGroup: v1, kind: Pod}}
+  selector:
+    matchExpressions:
+    - {{key: .metadata.deletionTimestamp, operator: Exists}}
+    - {{key: .metadata.namespace, operator: NotIn, values: [{RESERVATIONS}]}}
+  next: {{delete: true}}
+"""
 
 
 def is_of_devices(node: str) -> bool:
@@ -78,10 +91,14 @@ def install(cluster: Cluster, webhook_port: int) -> list[str]:
 
 @contextmanager
 def controlled(plane: ControlPlane, cluster: Cluster) -> Iterator[DevicePlugin]:
-    """With controllers, and devices for reservation pods."""
+    """With controllers, and devices for reservation pods, which kwok does not end."""
     plane.start_controller_manager(CONTROLLERS)
+    stage = plane.folder / KWOK_DELETES
+    stage.write_text(PODS_BUT_RESERVATIONS)
+    plane.stop_kwok()
+    plane.start_kwok(stage, without=KWOK_DELETES)
     try:
-        with DevicePlugin(cluster, PLUGIN_POLL_S) as plugin:
+        with DevicePlugin(cluster, PLUGIN_POLL_S, ends_pods=True) as plugin:
             yield plugin
     finally:
         plane.stop_controller_manager()

@@ -52,7 +52,7 @@ def test_the_manifests_of_the_guide(cluster: Cluster, operator: StartOperator) -
     def told() -> bool:
         groups = cluster.list("PodGroup")
         conditions = [each for group in groups for each in group.get("status", {}).get("schedulingConditions", [])]
-        text = f"no {RACK} of Topology data-center has room for all 4 pods: the roomiest has room for 2"
+        text = "no rack of Topology data-center has room for all 4 pods: the roomiest has room for 2"
         return any(text in each.get("message", "") for each in conditions)
 
     wait_until(told, "the reason of the group")

@@ -15,6 +15,7 @@ from tests.oracle.order import JobTree
 from tests.oracle.reclaim import Fairness, may_reclaim, needs, reclaim_pool
 from tests.oracle.search import Search, search
 from tests.oracle.signature import Memory
+from tests.oracle.topology import may_stay
 from tests.oracle.trial import Eviction, Session, is_evicted, restore, saved
 from tests.oracle.victims import Chunk, Protection, active_tasks, can_leave
 from tests.oracle.world import (
@@ -107,7 +108,7 @@ def _stays(session: Session, task: Task) -> bool:
         # as if the place that it was promised were given up
         before, stays = saved(world), task.shadow
         move(world, job, task, "Releasing", "")
-        if not may_return(home, stays):
+        if not may_return(home, stays) or not may_stay(world, job.root, task, home.node.name):
             restore(before)
             return False
         session.placed.remove(task.pod.key)

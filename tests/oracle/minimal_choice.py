@@ -15,6 +15,8 @@ from tests.oracle.victims import Chunk
 from tests.oracle.world import RESOURCES, UNLIMITED, GroupSet, Machine, PodSet, Task
 
 MOST_KINDS = 4
+# Whether pending pods of a search have points by the level that their set prefers, as in allocate (10.4, first rule).
+PREFERENCES_COUNT = True
 
 
 def choose(run: Few, nodes: list[str] | None, moves: bool) -> list[Chunk] | None:
@@ -94,7 +96,7 @@ def _domains_that_pay(
     turn.failed = tasks[0]
     if now is None or then is None:
         return []
-    kept, points = now.kept(), within.points
+    kept, points = now.kept(), now.points() if now.preferred and PREFERENCES_COUNT else within.points
     domains = sorted({path[: now.required] for path in now.paths.values()})
     return [
         Within(now.inside(domain), points)

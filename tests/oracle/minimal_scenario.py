@@ -12,7 +12,7 @@ from tests.oracle.devices import home_has_room
 from tests.oracle.reclaim import Fairness
 from tests.oracle.retake import who_retakes
 from tests.oracle.search import part_with
-from tests.oracle.topology import Domain, Within
+from tests.oracle.topology import Domain, Within, may_stay
 from tests.oracle.trial import Session, come_back, evict, is_evicted, place_or_undo, restore, saved
 from tests.oracle.victims import Chunk
 from tests.oracle.world import Account, Job, Machine, Task
@@ -141,7 +141,9 @@ def _come_back(session: Session, job: Job, chunk: list[Task], moving: bool) -> T
         home = world.machines.get(task.node)
         stays = home is not None and may_return(home, task) and may_take_on(world, job, task, task.node)
         name: str | None = task.node
-        if moving and not (stays and task.node in within.nodes):
+        if not moving:
+            stays = stays and may_stay(world, job.root, task, task.node)
+        elif not (stays and task.node in within.nodes):
             stays = False
             name = best_node(world, session.config, job, task, within.nodes, gates=False, points=within.points)
         if name is None or not (stays or moving):

@@ -20,7 +20,7 @@ def signature(job: Job, minimal: bool) -> Signature:
         job.priority,
         job.preemptible or not minimal,
         *sorted(map(repr, _of_pod_sets(job.root, ()))),
-        *([job.group.key] if _is_bound_to_domains(job) else []),
+        *([job.group.key] if minimal and _is_bound_to_domains(job) else []),
     )
 
 

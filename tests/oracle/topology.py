@@ -61,6 +61,31 @@ def by_member(member: GroupSet, tasks: list[Task]) -> list[tuple[GroupSet | PodS
     return list(firsts.values())
 
 
+def may_stay(world: World, member: GroupSet | PodSet, task: Task, home: str) -> bool:
+    """Whether an evicted task can stay where it runs with what others of its sets were promised meanwhile.
+
+    It cannot if that would spread a set over domains of a required level in which it was not spread before: if others
+    got places in another domain, where none of them was, and none of them is in the domain of its home.
+    """
+    if isinstance(member, GroupSet):
+        inner = (each for each in member.members if task in each.tasks)
+        if not all(may_stay(world, each, task, home) for each in inner):
+            return False
+    topology = world.topologies.get(member.constraint.topology) if member.constraint else None
+    levels = levels_of(topology, member.constraint) if topology and member.constraint else None
+    if topology is None or levels is None or not levels[0]:
+        return True
+
+    def domain(node: str) -> Domain | None:
+        path = path_of(topology, world.machines[node]) if node in world.machines else None
+        return path[: levels[0]] if path else None
+
+    others = [each for each in member.tasks if each is not task and each.status in ACTIVE]
+    came = {domain(each.node) for each in others if each.node != each.pod.node}
+    stayed = {domain(each.node) for each in others if each.node == each.pod.node}
+    return came <= {domain(home), *stayed} or domain(home) in came | stayed
+
+
 def is_constrained(member: GroupSet | PodSet) -> bool:
     """Whether the set or one within it has a constraint."""
     inner = member.members if isinstance(member, GroupSet) else []
@@ -81,8 +106,10 @@ def domains_to_try(world: World, member: GroupSet | PodSet, tasks: list[Task], w
     kept = found.kept()
     domains = [domain for domain in domains if kept is None or domain[: found.required] in kept]
     if world.config.victims != "original":
-        liked = {tasks[0].pod.nominated_node, tasks[0].node if tasks[0].status == "Releasing" else ""}
-        domains.sort(key=lambda domain: liked.isdisjoint(found.inside(domain)))
+        liked = tasks[0].node if tasks[0].status == "Releasing" else tasks[0].pod.nominated_node
+        path = path_of(found.topology, world.machines[liked]) if liked in world.machines else None
+        first = [domain for domain in domains if path is not None and path[: len(domain)] == domain][:1]
+        domains = first + [domain for domain in domains if domain not in first]
     points = found.points() if found.preferred else within.points
     return [Within(found.inside(domain), points) for domain in domains]
 

@@ -21,7 +21,7 @@ from tests.oracle.world import ACTIVE, Job, World, world_of
 from tests.properties.clusters import NOW_NS, clusters
 from tests.properties.crowds import FULL, Crowd, crowds
 from tests.properties.deciders import Decider, Left, Plan, by_scheduler, by_twin, cycles
-from tests.properties.plans import text_of
+from tests.properties.plans import check_domains, text_of
 from tests.scenarios.table import evictions
 
 DECIDERS = [by_twin, by_scheduler]
@@ -46,6 +46,12 @@ TIMELESS = Crowd(sub_groups=True, picky=True, limits=True)
 TIGHT = crowds(Crowd(tight=True, movable=True), (1, 3), (2, 5), (6, 14))
 # Whom one action moves another may rob of the new place.
 MOVABLE = crowds(Crowd(movable=True), (2, 5), (1, 4), (6, 14))
+# Pods that have to share topology domains, and move between them.
+IN_DOMAINS = st.one_of(
+    crowds(Crowd(topology=True, sub_groups=True, picky=True, limits=True), (2, 6)),
+    crowds(Crowd(topology=True, gangs=True, sub_groups=True), (2, 6)),
+    crowds(Crowd(topology=True, movable=True, tight=True), (2, 6), (2, 5), (4, 12)),
+)
 MORE = settings(max_examples=4 * settings().max_examples)
 each_decider = pytest.mark.parametrize("decider", DECIDERS)
 
@@ -81,6 +87,21 @@ def test_equals_the_twin(objects: list[o.Object], config: Config) -> None:
     """The same pods end in the same places, and the same ones are evicted for the same groups in turn."""
     ours, theirs = (decide_once(objects, decider, config) for decider in (by_scheduler, by_twin))
     assert decided(ours) == decided(theirs)
+
+
+@MORE
+@given(IN_DOMAINS, CONFIGS)
+def test_equals_the_twin_in_domains(objects: list[o.Object], config: Config) -> None:
+    """With topology constraints of those that ask and of those that move."""
+    ours, theirs = (decide_once(objects, decider, config) for decider in (by_scheduler, by_twin))
+    assert decided(ours) == decided(theirs)
+
+
+@each_decider
+@given(objects=IN_DOMAINS, config=CONFIGS)
+def test_no_gang_is_spread(decider: Decider, objects: list[o.Object], config: Config) -> None:
+    """Over the domains of a level that it requires, whoever is moved or comes."""
+    check_domains(Cluster.of(objects), decide_once(objects, decider, config).stands)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,11 +14,22 @@ from kai_sched.model.constraints import Toleration
 from tests.oracle.allocate import allocate
 from tests.properties.clusters import NOW_NS, Spice, clusters
 from tests.properties.deciders import check_allocated
-from tests.properties.plans import CONFIG, after, check_gangs, check_nodes, check_predicates, check_queues, text_of
+from tests.properties.plans import (
+    CONFIG,
+    after,
+    check_domains,
+    check_gangs,
+    check_nodes,
+    check_predicates,
+    check_queues,
+    text_of,
+)
 
 # The two properties that see most of the decisions get more examples than the profile gives the others.
 MORE = settings(max_examples=4 * settings().max_examples)
 SPICY = clusters(Spice(pod_affinity=True))
+IN_DOMAINS = clusters(Spice(topology=True))
+VICTIMS = st.sampled_from(["minimal", "original"])
 
 
 @MORE
@@ -30,17 +42,28 @@ def test_equals_the_oracle(objects: list[o.Object]) -> None:
 
 
 @MORE
-@given(SPICY)
+@given(IN_DOMAINS, VICTIMS)
+def test_equals_the_oracle_in_domains(objects: list[o.Object], victims: str) -> None:
+    """With topology constraints, too, which the two searches for victims count in different ways."""
+    config = replace(CONFIG, victims=victims)
+    result = run_cycle(Cluster.of(objects), config, NOW_NS)
+    check_allocated(result, allocate(Cluster.of(objects), config, NOW_NS))
+
+
+@MORE
+@given(st.one_of(SPICY, clusters(Spice(pod_affinity=True, topology=True))))
 def test_keeps_its_promises(objects: list[o.Object]) -> None:
-    """No gang torn, no node over its capacity, no limit or quota breached, nobody where it may not be."""
-    world = after(objects, run_cycle(Cluster.of(objects), CONFIG, NOW_NS))
+    """No gang torn or spread, no node over its capacity, no limit or quota breached, nobody where it may not be."""
+    result = run_cycle(Cluster.of(objects), CONFIG, NOW_NS)
+    check_domains(Cluster.of(objects), {key: (state.status, state.node) for key, state in result.pods.items()})
+    world = after(objects, result)
     check_gangs(world)
     check_nodes(world)
     check_queues(world)
     check_predicates(world)
 
 
-@given(SPICY, st.randoms(use_true_random=False))
+@given(st.one_of(SPICY, IN_DOMAINS), st.randoms(use_true_random=False))
 def test_order_of_the_input_does_not_matter(objects: list[o.Object], rng: random.Random) -> None:
     """The same objects in any order give the same result, byte for byte."""
     first = text_of(run_cycle(Cluster.of(objects), CONFIG, NOW_NS))

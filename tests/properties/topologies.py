@@ -25,9 +25,9 @@ def with_topologies(rng: random.Random, objects: list[o.Object]) -> list[o.Objec
         topologies.append(o.Topology("racks", "racks", LEVELS[2:], ("",)))
     nodes = {item.name: item for item in found if isinstance(item, o.Node)}
     pods = [item for item in found if isinstance(item, o.Pod) and item.node in nodes]
-    uneven = {item.key for item in found if isinstance(item, o.PodGroup) and rng.random() < 0.2}
+    uneven = {item.name for item in found if isinstance(item, o.PodGroup) and rng.random() < 0.2}
     found = [
-        _resized(rng, item) if isinstance(item, o.Pod) and item.group_key in uneven and not item.node else item
+        _resized(rng, item) if isinstance(item, o.Pod) and item.group in uneven and not item.node else item
         for item in found
     ]
     return [
@@ -45,7 +45,7 @@ def _labelled(rng: random.Random, node: o.Node) -> o.Node:
 
 
 def _resized(rng: random.Random, pod: o.Pod) -> o.Pod:
-    """The pod with another number of GPUs: where those of a set differ, what domains can hold is counted differently."""
+    """The pod with another number of GPUs: what domains can hold is counted differently where pods of a set differ."""
     request = {**dict(pod.shape.request), "gpu": float(rng.choice((0, 1, 1, 2, 3)))}
     shape = replace(pod.shape, request=tuple(sorted((name, amount) for name, amount in request.items() if amount)))
     return replace(pod, shape=shape) if pod.shape.share is None else pod

@@ -118,14 +118,29 @@ def optional(words: Words, key: str) -> int | None:
 
 
 def sub_group(text: str) -> o.SubGroup:
-    """ "name[:parent][*minMember | ^minSubGroup]"."""
-    match = re.fullmatch(r"([^:*^]+):?([^*^]*)([*^]?)(\d*)", text)
+    """ "name[:parent][*minMember | ^minSubGroup][@topology/required/preferred]"."""
+    match = re.fullmatch(r"([^:*^@]+):?([^*^@]*)([*^]?)(\d*)@?(.*)", text)
     if not match:
         raise ValueError(
             f"cannot read sub-group {text!r}: write it as name:parent*minMember or name:parent^minSubGroup"
         )
-    name, parent, mark, count = match.groups()
-    return o.SubGroup(name, parent, int(count) if mark == "*" else None, int(count) if mark == "^" else None)
+    name, parent, mark, count, levels = match.groups()
+    least, sets = (int(count) if mark == each else None for each in "*^")
+    constraint = o.TopologyConstraint(*levels.split("/")) if levels else None
+    return o.SubGroup(name, parent, least, sets, constraint)
+
+
+def topology(words: Words, _place: int) -> o.Topology:
+    """The labels of nodes from the widest level on; "zone:Zone" has an alias."""
+    pairs = [level.partition(":") for level in listed(words, "levels")]
+    labels, aliases = tuple(label for label, _, _ in pairs), tuple(alias for _, _, alias in pairs)
+    return o.Topology(words["name"], words["name"], labels, aliases)
+
+
+def constraint(words: Words) -> o.TopologyConstraint | None:
+    if "topology" not in words:
+        return None
+    return o.TopologyConstraint(words["topology"], words.get("required", ""), words.get("preferred", ""))
 
 
 def group(words: Words, place: int) -> o.PodGroup:
@@ -141,6 +156,7 @@ def group(words: Words, place: int) -> o.PodGroup:
         min_member=optional(words, "min"),
         min_sub_group=optional(words, "sets"),
         sub_groups=tuple(sub_group(text) for text in words.get("tree", "").split()),
+        topology=constraint(words),
         labels=mapped(words, "labels"),
         preemption_delay_s=seconds(words, "delay") or 0.0,
         staleness_grace_s=seconds(words, "grace"),
@@ -261,6 +277,7 @@ MAKERS: Mapping[str, Callable[[Words, int], o.Object]] = {
     "node": node,
     "queue": queue,
     "group": group,
+    "topology": topology,
     "pod": pod,
     "bindrequest": bind_request,
     "pvc": claim,

@@ -117,8 +117,9 @@ def _demand_text(change: object, waiting: Sequence[Pod], state: GroupState) -> s
     if demand == "nodeSelector":
         return f"node selector: {', '.join(f'{key}={value}' for key, value in selectors)}"
     if demand == "topologyConstraint":
-        told = state.reason is not None and state.reason.code == NO_DOMAIN
-        return f"topology: {state.reason.message.split(';')[0]}" if told and state.reason else _CONSTRAINED
+        if state.reason is None or state.reason.code != NO_DOMAIN:
+            return _CONSTRAINED
+        return f"topology: {state.reason.message.split(';')[0]}"
     words = {"nodeAffinity": "node affinity", "podAffinity": "pod affinity", "podAntiAffinity": "pod anti-affinity"}
     return f"{words.get(demand, demand)}: it is required, and leaves too few nodes"
 

@@ -174,7 +174,8 @@ def _wider_levels(search: TrialSearch) -> Iterator[Finding]:
     wider = topology.levels[: place - 1][::-1]
     found = search.first(wider, lambda each: (RequiredLevel(search.group, each),))
     if found.place is not None:
-        text = f"{wider[found.place]} required instead of {level}"
+        wide = topology.level(wider[found.place]) - 1
+        text = f"{topology.aliases[wide] or topology.levels[wide]} required instead of {level}"
         change = RequiredLevel(search.group, wider[found.place])
         yield Suggestion("topologyLevel", USER, text, "level", (change,), found.exact)
     preferred = (RequiredLevel(search.group, ""),)

@@ -25,8 +25,7 @@ def topology_reason(j: int, outcome: JobOutcome, lowered: Lowered, solution: Sol
             wanted = [level for level in (constraint.required_level, constraint.preferred_level) if level]
             unknown = [level for level in wanted if not topology.level(level)]
             return reasons.no_level(constraint.topology, name, wanted, unknown, topology.levels)
-    required = lowered.snapshot.sets.required[outcome.blocking_row]
-    level = known[constraint.topology].levels[required - 1] if required else ""
+    level = constraint.required_level
     running = level != "" and _has_running(j, local, lowered, solution)
     most = None if outcome.placed == NULL else outcome.placed
     return reasons.no_domain(constraint.topology, name, level, outcome.asked, most, running)

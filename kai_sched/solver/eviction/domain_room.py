@@ -12,7 +12,7 @@ from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.tables import NODES_A_UNIT, Search
 from kai_sched.solver.eviction.victims.potential import slots
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.domains import is_below
+from kai_sched.solver.kernels.domains import is_in_set
 from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
@@ -32,7 +32,7 @@ def is_constrained(p: int, ctx: Context) -> bool:
 @inner
 def end_of_pending(s: int, entry: int, k: int, ctx: Context, search: Search) -> int:
     """Return one past the last task of set ``s`` in ``search.pending`` (L,), of which the first ``k`` count."""
-    while entry < k and is_below(ctx.snapshot.tasks.set[search.pending[entry]], s, ctx):  # Bound: the tasks.
+    while entry < k and is_in_set(ctx.snapshot.tasks.set[search.pending[entry]], s, ctx):  # Bound: the tasks.
         entry += 1
     return entry
 

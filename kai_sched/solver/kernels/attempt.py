@@ -14,7 +14,7 @@ Invariant: between two calls the room of nodes and the counters of sets agree wi
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Ints, Snapshot, Status
+from kai_sched.snapshot.tables import GPU, Flags, Ints, Snapshot, Status
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.decisions import Placements
 from kai_sched.solver.jit import inner
@@ -158,15 +158,29 @@ def best_node(t: int, ctx: Context) -> int:
     snapshot, finder = ctx.snapshot, ctx.finder
     c, nominated = snapshot.tasks.cls[t], snapshot.tasks.nominated[t]
     verdicts = finder.verdicts[snapshot.classes.signature[c]]
-    if has_claims(c, ctx) or finder.dynamic[c] == 1:
-        n = best_node_for_all(t, ctx, restrict(verdicts, ctx))
-        if n != NULL:
+    scored = finder.dynamic[c] == 1 or (nominated != NULL and not is_nomination_decisive(ctx))
+    together = has_claims(c, ctx) or finder.dynamic[c] == 1
+    if scored or together:
+        if has_frames(ctx):
+            restrict(verdicts, ctx)
+            n = best_scored_node(t, together, scored, ctx, ctx.scratch.topology.verdicts)
+        else:
+            n = best_scored_node(t, together, scored, ctx, verdicts)
+        if n != NULL or scored:
             return n
-    if finder.dynamic[c] == 1 or (nominated != NULL and not is_nomination_decisive(ctx)):
-        return score_nodes(t, ctx, restrict(verdicts, ctx))
     if nominated != NULL and verdicts[nominated] == OK and has_room(c, nominated, ctx) and allows(nominated, ctx):
         return int(nominated)
     return find_in_domains(c, ctx) if has_frames(ctx) else find_node(c, ctx)
+
+
+@inner
+def best_scored_node(t: int, together: bool, scored: bool, ctx: Context, verdicts: Flags) -> int:
+    """Return the best node for task ``t`` for all that share a claim with it, or else by its points; or NULL.
+
+    ``verdicts`` (N,) are those on nodes; ``together`` and ``scored`` say which of both are asked.
+    """
+    n = best_node_for_all(t, ctx, verdicts) if together else NULL
+    return score_nodes(t, ctx, verdicts) if n == NULL and scored else n
 
 
 @inner

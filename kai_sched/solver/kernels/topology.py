@@ -17,7 +17,7 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Flags
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.domains import ancestor, is_below, is_offered, list_candidates
+from kai_sched.solver.kernels.domains import ancestor, is_in_set, is_offered, list_domains
 from kai_sched.solver.kernels.undo import rollback
 from kai_sched.solver.state import Context
 
@@ -80,7 +80,7 @@ def enter_domains(entry: int, length: int, ctx: Context) -> int:
             return int(sets.fault[found])
         topo.end[f] = end_of_set(found, entry, length, ctx)
         begin_frame(f, found, entry, ctx)
-        list_candidates(f, ctx)
+        list_domains(f, ctx)
         if topo.n_candidates[f] == 0:
             return NO_DOMAIN
         topo.size[0] = f + 1
@@ -109,7 +109,7 @@ def set_to_enter(t: int, ctx: Context) -> int:
 @inner
 def end_of_set(s: int, entry: int, length: int, ctx: Context) -> int:
     """Return one past the last task of set ``s`` in the chunk (L,), whose tasks begin at ``entry``."""
-    while entry < length and is_below(ctx.snapshot.tasks.set[ctx.scratch.chunk[entry]], s, ctx):  # Bound: the chunk.
+    while entry < length and is_in_set(ctx.snapshot.tasks.set[ctx.scratch.chunk[entry]], s, ctx):  # Bound: the chunk.
         entry += 1
     return entry
 
@@ -150,13 +150,7 @@ def preferred_points(n: int, ctx: Context) -> float:
 
 
 @inner
-def restrict(verdicts: Flags, ctx: Context) -> Flags:
-    """Return ``verdicts`` (N,) with NO_ROOM where the frames do not allow the node; the same without frames.
-
-    Overwrites ``scratch.topology.verdicts`` (N,).
-    """
-    if not has_frames(ctx):
-        return verdicts
+def restrict(verdicts: Flags, ctx: Context) -> None:
+    """Write ``verdicts`` (N,) to ``scratch.topology.verdicts`` (N,), and NO_ROOM where frames do not allow the node."""
     for n in range(verdicts.shape[0]):
         ctx.scratch.topology.verdicts[n] = verdicts[n] if allows(n, ctx) else NO_ROOM
-    return ctx.scratch.topology.verdicts

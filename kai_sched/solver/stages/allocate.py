@@ -178,7 +178,7 @@ def place_chunk(j: int, length: int, ctx: Context) -> bool:
             continue
         if not failed:
             failed = True
-            note_failure(j, entry, verdict, entered, ctx)
+            note_first_failure(j, entry, verdict, entered, ctx)
         entry = retreat(ctx)
         if entry == NULL:
             return False
@@ -187,7 +187,7 @@ def place_chunk(j: int, length: int, ctx: Context) -> bool:
 
 
 @inner
-def note_failure(j: int, entry: int, verdict: int, entered: bool, ctx: Context) -> None:
+def note_first_failure(j: int, entry: int, verdict: int, entered: bool, ctx: Context) -> None:
     """Write to ``decisions`` (J,) why job ``j`` failed at the task at ``entry`` of the chunk.
 
     ``entered``: its domains were entered, and the task found no node in them. That is reported of the outermost set

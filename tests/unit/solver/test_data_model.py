@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -31,10 +32,7 @@ def sample() -> Snapshot:
     """A snapshot whose axes have lengths of their own."""
     jobs = [Member(1, statuses=[Status.PENDING] * size) for size in (3, 1, 1, 1, 1, 1, 1, 1)]
     jobs.append(Member(1, members=[Member(1, statuses=[Status.RUNNING]) for _ in range(3)]))
-    chain = Member(1, statuses=[])
-    for _ in range(6):
-        chain = Member(1, members=[chain])
-    jobs.append(chain)
+    jobs.append(reduce(lambda below, _: Member(1, members=[below]), range(6), Member(1, statuses=[])))
     n_nodes, n_classes = 200, 6
     terms = term_table([TermKind.REQUIRED], np.zeros((1, n_nodes), np.int32))
     term_roles = table(TermRoles, ptr=[0] * (n_classes + 1), entry=np.zeros((0, 3)), self_match=[1] * n_classes)

@@ -15,8 +15,8 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Snapshot, TermKind, TermRole
 from kai_sched.solver.eviction.minimal.chunks import chunk_end
-from kai_sched.solver.eviction.minimal.simulation import terms_allow
 from kai_sched.solver.eviction.minimal.taking import choose_with_dependents
+from kai_sched.solver.eviction.minimal.task_moves import terms_allow
 from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import freed_by_pod

@@ -20,7 +20,6 @@ from kai_sched.solver.eviction.domain_room import is_constrained
 from kai_sched.solver.eviction.minimal.blockers import clear_blockers, is_blocked, is_near_required
 from kai_sched.solver.eviction.minimal.domain_choice import enter_costed_domains, leave_domains, next_domain
 from kai_sched.solver.eviction.minimal.node_costs import cheapest_node
-from kai_sched.solver.eviction.minimal.simulation import pipeline_task, terms_allow
 from kai_sched.solver.eviction.minimal.taking import (
     abandon,
     choose_for_limits,
@@ -28,6 +27,7 @@ from kai_sched.solver.eviction.minimal.taking import (
     forget_cost,
     unbar,
 )
+from kai_sched.solver.eviction.minimal.task_moves import pipeline_task, terms_allow
 from kai_sched.solver.eviction.tables import MOST_KINDS, PODS_A_UNIT, Preemptor, Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node

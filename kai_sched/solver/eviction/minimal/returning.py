@@ -18,7 +18,8 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Action, Status
 from kai_sched.solver.decisions import Evictions
 from kai_sched.solver.eviction.evict import evict, has_room_at_home, keep_home_devices, move_cursor
-from kai_sched.solver.eviction.minimal.simulation import node_to_return_to, restore_victim, return_job
+from kai_sched.solver.eviction.minimal.simulation import node_to_return_to, return_job
+from kai_sched.solver.eviction.minimal.task_moves import restore_victim
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.place import count_leaving, count_term_roles

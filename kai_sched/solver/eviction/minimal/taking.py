@@ -17,7 +17,7 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Snapshot
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.minimal.chunks import amount_of, blocked_of, chunk_end, empties, first_of, queue_of
-from kai_sched.solver.eviction.minimal.simulation import evict_victim, pipeline_task, restore_victim
+from kai_sched.solver.eviction.minimal.task_moves import evict_victim, pipeline_task, restore_victim
 from kai_sched.solver.eviction.preemptor import with_moves
 from kai_sched.solver.eviction.rules.losses import change_blocked, give_back_loss, is_below
 from kai_sched.solver.eviction.rules.shares import lose, side_stays_behind

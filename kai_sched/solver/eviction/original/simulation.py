@@ -27,7 +27,7 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node, place_on_node
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
 from kai_sched.solver.kernels.score import is_affordable, score_nodes
-from kai_sched.solver.kernels.topology import begin_domains, enter_domains, restrict, retreat
+from kai_sched.solver.kernels.topology import begin_domains, enter_domains, has_frames, restrict, retreat
 from kai_sched.solver.kernels.undo import rollback, undo_all
 from kai_sched.solver.state import Context
 
@@ -283,7 +283,10 @@ def best_offered_node(t: int, ctx: Context, search: Search) -> int:
     for n in range(verdicts.shape[0]):
         feasible = search.original.feasible[n] == 1 or search.nodes.scenario_mark[n] == search.counts.scenario_clock[0]
         search.original.offered[n] = verdicts[n] if feasible else NOT_OFFERED
-    return score_nodes(t, ctx, restrict(search.original.offered, ctx))
+    if has_frames(ctx):
+        restrict(search.original.offered, ctx)
+        return score_nodes(t, ctx, ctx.scratch.topology.verdicts)
+    return score_nodes(t, ctx, search.original.offered)
 
 
 @inner

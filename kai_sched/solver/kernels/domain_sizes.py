@@ -1,0 +1,162 @@
+"""What is free in topology domains, how many pods that is, and whether they can hold the tasks of a set (semantics
+10.1, steps 2 to 4).
+
+Cost: R resources on each node of the domains that count, and on each of these domains.
+Invariant: only ``scratch.topology`` is written, which no state depends on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import CPU, GPU, MEMORY, PODS
+from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.devices import whole_later
+from kai_sched.solver.state import Context
+
+NOTHING_FREE = 1000.0  # the ratio of a domain without any of a resource that is requested
+
+
+@inner
+def gpus_asked(c: int, ctx: Context) -> float:
+    """Return the GPUs that a pod of class ``c`` counts with here: parts in hundredths, memory of GPUs not at all."""
+    classes = ctx.snapshot.classes
+    if classes.shares[c] == 0:
+        return float(classes.request[c, GPU])
+    return float(np.floor(100.0 * classes.portion[c] + 0.5) * classes.shares[c] / 100.0)
+
+
+@inner
+def sum_requests(f: int, ctx: Context) -> bool:
+    """Add up what the tasks of frame ``f`` request: ``need`` (R,), and the largest request of one, ``largest`` (R,).
+
+    Returns whether all of them or none request each resource other than CPU and memory, so that pods can be counted.
+    """
+    topo, request = ctx.scratch.topology, ctx.snapshot.classes.request
+    uniform = True
+    for r in range(topo.need.shape[0]):
+        topo.need[r], topo.largest[r], some = 0.0, 0.0, 0
+        for entry in range(topo.first[f], topo.end[f]):
+            c = ctx.snapshot.tasks.cls[ctx.scratch.chunk[entry]]
+            amount = gpus_asked(c, ctx) if r == GPU else request[c, r]
+            topo.need[r] += amount
+            topo.largest[r] = max(topo.largest[r], amount)
+            some += amount > 0.0
+        if some > 0 and some < topo.end[f] - topo.first[f] and r != CPU and r != MEMORY:
+            uniform = False
+    return uniform
+
+
+@inner
+def measure_domains(start: int, ctx: Context) -> None:
+    """Add up what is free, now or later, in domain ``start``, all domains below it and those above it.
+
+    Writes ``free`` (H, R) and ``pods`` (H,) of ``scratch.topology``: amounts, whole GPUs only, and how many pods of the
+    largest request there is room for, node by node.
+    """
+    topo, topologies = ctx.scratch.topology, ctx.snapshot.topologies
+    n_resources = topo.need.shape[0]
+    begin, end = start, start + 1
+    while begin < end:  # Bound: the levels of the topology.
+        for h in range(begin, end):
+            topo.pods[h] = 0.0
+            for r in range(n_resources):
+                topo.free[h, r] = 0.0
+        begin, end = int(topologies.child_ptr[begin]), int(topologies.child_end[end - 1])
+    leaf = topologies.leaf[topology_of(start, ctx)]
+    for at in range(topologies.first[start], topologies.end[start]):
+        n = topologies.node[at]
+        topo.pods[leaf[n]] += pods_on(n, ctx)
+        for r in range(n_resources):
+            topo.free[leaf[n], r] += whole_later(n, ctx) if r == GPU else free_of(n, r, ctx)
+    topo.counts[0] += topologies.end[start] - topologies.first[start]
+    add_below(start, ctx)
+    h = start
+    while topologies.parent[h] != NULL:  # Bound: the levels of the topology.
+        h = topologies.parent[h]
+        topo.pods[h] = topo.pods[start]
+        for r in range(n_resources):
+            topo.free[h, r] = topo.free[start, r]
+
+
+@inner
+def topology_of(h: int, ctx: Context) -> int:
+    """Return the topology of domain ``h``: the one whose range in ``topologies.ptr`` (W + 1,) has it."""
+    w = 0
+    while ctx.snapshot.topologies.ptr[w + 1] <= h:  # Bound: the topologies.
+        w += 1
+    return w
+
+
+@inner
+def add_below(start: int, ctx: Context) -> None:
+    """Add what is free in each domain below ``start`` to the one above it, narrow ones first: ``free`` (H, R)."""
+    topo, topologies = ctx.scratch.topology, ctx.snapshot.topologies
+    begin, end = start, start + 1
+    while topologies.child_ptr[begin] < topologies.child_end[begin]:  # Bound: the levels of the topology.
+        begin, end = int(topologies.child_ptr[begin]), int(topologies.child_end[end - 1])
+    while begin > start:  # Bound: the levels of the topology.
+        for h in range(begin, end):
+            above = topologies.parent[h]
+            topo.pods[above] += topo.pods[h]
+            for r in range(topo.need.shape[0]):
+                topo.free[above, r] += topo.free[h, r]
+        begin, end = int(topologies.parent[begin]), int(topologies.parent[end - 1]) + 1
+
+
+@inner
+def free_of(n: int, r: int, ctx: Context) -> float:
+    """Return what is free of resource ``r`` on node ``n``, now or later; parts of GPUs included."""
+    return float(ctx.state.idle[n, r] + ctx.state.releasing[n, r])
+
+
+@inner
+def pods_on(n: int, ctx: Context) -> float:
+    """Return how many pods of the largest request node ``n`` has room for (10.2, step 4); ``largest`` is (R,).
+
+    Pods that request nothing but a pod slot all fit any node.
+    """
+    topo = ctx.scratch.topology
+    most, only_slots = np.inf, True
+    for r in range(topo.largest.shape[0]):
+        amount = topo.largest[r]
+        free = whole_later(n, ctx) if r == GPU and not 0.0 < amount < 1.0 else free_of(n, r, ctx)
+        if amount > free:
+            return 0.0
+        if amount > 0.0:
+            most = min(most, np.floor(free / amount))
+            only_slots = only_slots and r == PODS
+    return 2.0**31 if only_slots else float(most)
+
+
+@inner
+def rate_domains(start: int, narrowest: int, uniform: bool, n_tasks: int, ctx: Context) -> None:
+    """Write how full each domain would be, ``ratio`` (H,), and whether it can hold the tasks, ``fits`` (H,).
+
+    For domain ``start``, those below it down to level ``narrowest``, and those above it.
+    """
+    topologies = ctx.snapshot.topologies
+    begin, end = start, start + 1
+    while begin < end and topologies.level[begin] <= max(narrowest, topologies.level[start]):  # Bound: the levels.
+        for h in range(begin, end):
+            rate_domain(h, uniform, n_tasks, ctx)
+        begin, end = int(topologies.child_ptr[begin]), int(topologies.child_end[end - 1])
+    above = topologies.parent[start]
+    while above != NULL:  # Bound: the levels of the topology.
+        rate_domain(above, uniform, n_tasks, ctx)
+        above = topologies.parent[above]
+
+
+@inner
+def rate_domain(h: int, uniform: bool, n_tasks: int, ctx: Context) -> None:
+    """Write ``ratio`` and ``fits`` (H,) of domain ``h``: by pods where they can be counted, else by the ratio."""
+    topo = ctx.scratch.topology
+    ratio = 0.0
+    for r in range(topo.need.shape[0]):
+        if r == PODS or topo.need[r] <= 0.0:
+            continue
+        free = topo.free[h, r]
+        ratio = max(ratio, topo.need[r] / free if free > 0.0 else NOTHING_FREE)
+    topo.ratio[h] = ratio
+    topo.fits[h] = topo.pods[h] >= n_tasks if uniform else ratio <= 1.0
