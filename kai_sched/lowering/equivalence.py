@@ -48,21 +48,11 @@ def _claim_kind(claim: VolumeClaim, users: Mapping[str, int], book: VolumeBook) 
     return demand_of(claim), claim.size_bytes, claim.phase, claim.volume, own
 
 
-def constraint_kinds(sets: Sets, set_ptr: Ints, apart: npt.NDArray[np.bool_]) -> Hashes:
-    """(S,) numbers that are equal for sets whose topology constraints, and those above them, are equal.
-
-    Parameters
-    ----------
-    sets, set_ptr
-        The table of sets, and (J + 1,) where the sets of each job begin.
-    apart
-        (J,) whether a required level makes the sets of the job unlike those of all others.
-    """
-    job = np.repeat(np.arange(set_ptr.size - 1), np.diff(set_ptr))
+def constraint_kinds(sets: Sets) -> Hashes:
+    """(S,) numbers that are equal for sets whose topology constraints, and those above them, are equal."""
     own = np.zeros(sets.parent.size, np.uint64)
     for column in (sets.topology, sets.required, sets.preferred, sets.fault):
         own = _scramble(own + (column.astype(np.int64) + 1).astype(np.uint64))
-    own += _scramble(np.where(apart[job] & (sets.required > 0), job + 1, 0).astype(np.uint64))
     own[(sets.topology == NULL) & (sets.fault == 0)] = 0
     found, above = own.copy(), sets.parent
     while (above != NULL).any():

@@ -188,7 +188,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
 
 def _topologies(cluster: Cluster, cache: Cache, jobs: JobRows, nodes: list[Node], config: Config) -> TopologyRows:
     """The domains and constraints; none where the plugin is off."""
-    used = np.unique(jobs.layout) if "topology" in config.plugins else np.zeros(0, np.int64)
+    used = np.flatnonzero(np.bincount(jobs.layout)) if "topology" in config.plugins else np.zeros(0, np.int64)
     return lower_topologies(cache, used, cluster.topologies, nodes)
 
 
@@ -205,11 +205,7 @@ def _job_tables(
     topologies = _topologies(cluster, cache, jobs, nodes, config)
     waits, traits = _not_placed(pods.status), _traits(jobs, config)
     set_table = make_sets(cache, jobs, pods.sets, pods.status == Status.SUCCEEDED, topologies.constraints)
-    kinds = None
-    if topologies.any:
-        holds = np.zeros(jobs.rows.size, bool)
-        holds[pods.job[~waits & (pods.job != NULL)]] = config.victims == "minimal"
-        kinds = constraint_kinds(set_table, jobs.set_ptr, holds)
+    kinds = constraint_kinds(set_table) if topologies.any else None
     alike = job_equivalence(classes.kind, pods.job, pods.sets, waits, traits, jobs.queue, kinds)
     return freeze(make_jobs(jobs, set_table.task_ptr, alike)), freeze(set_table), topologies
 

@@ -227,6 +227,7 @@ def _make_topology_search(snapshot: Snapshot) -> TopologySearch:
     return TopologySearch(
         size=np.zeros(2, np.int64),
         counts=np.zeros(3, np.int64),
+        parts=np.zeros(1, np.int64),
         set=np.zeros(n_frames, np.int32),
         first=np.zeros(n_frames, np.int32),
         end=np.zeros(n_frames, np.int32),

@@ -215,6 +215,7 @@ class TopologySearch(NamedTuple):
 
     size: Longs  # (2,) open frames; suspended frames
     counts: Longs  # (3,) nodes that were visited for the chunk; a clock for ``holder``; 1: only nodes ``offered`` count
+    parts: Longs  # (1,) 1: what is left of GPUs that pods share counts
     set: Ints  # (frames,) the set
     first: Ints  # (frames,) where its tasks begin in the chunk
     end: Ints  # (frames,) and end

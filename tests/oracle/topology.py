@@ -6,7 +6,7 @@ counted from the nodes whenever somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kai_sched.model.objects import Topology, TopologyConstraint
@@ -228,7 +228,10 @@ class Measured:
         return sorted({"gpu"} | {name for task in self.tasks for name, _ in task.pod.shape.request})
 
     def _in_pods(self) -> bool:
-        """Whether the tasks are alike enough to be counted."""
+        """Whether the tasks are alike enough to be counted; for v0.17.0 if all or none ask for each other resource."""
+        if self.world.config.victims != "original":
+            first = self.tasks[0]
+            return all(asks(task, name) == asks(first, name) for task in self.tasks for name in self._resources())
         for resource in self._resources():
             asking = [asks(task, resource) > 0 for task in self.tasks]
             if resource not in ("cpu", "memory") and any(asking) and not all(asking):
@@ -239,28 +242,30 @@ class Measured:
         """For how many pods of the largest request of each resource the node has room."""
         counts = [len(self.tasks)]
         for resource in {*self._resources(), *self.world.machines[name].idle}:
-            asked, free = max(asks(task, resource) for task in self.tasks), self._free(name, resource, loose=True)
+            asked, free = max(asks(task, resource) for task in self.tasks), self._free(name, resource)
             if asked:
                 counts.append(max(0, int(free // asked)))
             elif free < 0:
                 counts.append(0)  # it refuses everybody (0.3)
         return min(counts)
 
-    def _free(self, name: str, resource: str, loose: bool = False) -> float:
-        """Idle plus releasing; of GPUs whole ones, or ``loose`` with the parts that are left of devices in use."""
+    def _free(self, name: str, resource: str) -> float:
+        """Idle plus releasing; of GPUs whole ones, and where parts are asked for what is left of devices in use.
+
+        As in v0.17.0 the latter counts with ``victims: original`` only for pods with less than one GPU.
+        """
         machine = self.world.machines[name]
-        room = (
-            machine.loose(resource, later=True) if loose and _share(self.tasks) else machine.room(resource, later=True)
-        )
+        loose = any(task.pod.shape.share for task in self.tasks)
+        if self.world.config.victims == "original":
+            loose = loose and 0 < max(asks(task, "gpu") for task in self.tasks) < 1
+        room = machine.loose(resource, later=True) if loose else machine.room(resource, later=True)
         here = [task for task in self.gone if task.node == name and resource in machine.idle]
         return room + sum(task.leaves(resource) for task in here)
 
 
 def asks(task: Task, resource: str) -> float:
-    """What the task requests; of GPUs parts, too, but not what is asked for as memory."""
+    """What the task requests; of GPUs parts, too, in hundredths, but not what is asked for as memory."""
     share = task.pod.shape.share
-    return share.portion * share.devices if share and resource == "gpu" else task.asks(resource)
-
-
-def _share(tasks: Sequence[Task]) -> bool:
-    return any(task.pod.shape.share for task in tasks)
+    if share is None or resource != "gpu":
+        return task.asks(resource)
+    return int(100 * share.portion + 0.5) * share.devices / 100

@@ -49,6 +49,8 @@ def is_easier(p: int, everywhere: bool, ctx: Context, search: Search) -> bool:
     """
     snapshot, minimal = ctx.snapshot, ctx.settings.minimal == 1
     jobs = snapshot.jobs
+    if is_tied(p, ctx):
+        return True
     other = search.failed[jobs.equivalence[p] if everywhere else jobs.queue_equivalence[p]]
     n_own = sort_requests(p, ctx, search, search.chunk)
     # Bound: the list has at most ``KEPT_MAX`` jobs.
@@ -85,6 +87,8 @@ def remember_failure(p: int, everywhere: bool, ctx: Context, search: Search) -> 
         True: the class counts over all queues (consolidation). False: in the queue of the job.
     """
     jobs = ctx.snapshot.jobs
+    if is_tied(p, ctx):
+        return
     row = jobs.equivalence[p] if everywhere else jobs.queue_equivalence[p]
     other, last, kept = search.failed[row], p, 1
     search.next_failed[p] = NULL
@@ -101,6 +105,22 @@ def remember_failure(p: int, everywhere: bool, ctx: Context, search: Search) -> 
         other = search.next_failed[other]
     search.next_failed[last] = NULL
     search.failed[row] = p
+
+
+@inner
+def is_tied(p: int, ctx: Context) -> bool:
+    """Return whether pods of job ``p`` say in which topology domain others must be, so that it is like no other job.
+
+    That is where a set with a required level has active pods, ``state.sets.active`` (S,), at or below it; v0.17.0 does
+    not look at that.
+    """
+    sets, required, active = ctx.snapshot.sets, False, 0
+    if ctx.settings.minimal == 0 or ctx.scratch.topology.set.shape[0] == 0:
+        return False
+    for s in range(ctx.snapshot.jobs.set_ptr[p], ctx.snapshot.jobs.set_ptr[p + 1]):
+        required = required or sets.required[s] > 0
+        active += ctx.state.sets.active[s]
+    return bool(required and active > 0)
 
 
 @inner

@@ -31,29 +31,36 @@ def gpus_asked(c: int, ctx: Context) -> float:
 def sum_requests(f: int, ctx: Context) -> bool:
     """Add up what the tasks of frame ``f`` request: ``need`` (R,), and the largest request of one, ``largest`` (R,).
 
-    Returns whether all of them or none request each resource other than CPU and memory, so that pods can be counted.
+    Also notes whether parts of GPUs count, ``parts`` (1,). Returns whether pods can be counted: all request the same.
+    v0.17.0 counts where all of them or none request each resource other than CPU and memory, by the largest request.
     """
     topo, request = ctx.scratch.topology, ctx.snapshot.classes.request
-    uniform = True
+    uniform, minimal, first = True, ctx.settings.minimal == 1, topo.first[f]
+    topo.parts[0] = 0
     for r in range(topo.need.shape[0]):
-        topo.need[r], topo.largest[r], some = 0.0, 0.0, 0
-        for entry in range(topo.first[f], topo.end[f]):
+        topo.need[r], topo.largest[r], some, same = 0.0, 0.0, 0, True
+        for entry in range(first, topo.end[f]):
             c = ctx.snapshot.tasks.cls[ctx.scratch.chunk[entry]]
             amount = gpus_asked(c, ctx) if r == GPU else request[c, r]
+            same = same and (entry == first or amount == topo.largest[r])
             topo.need[r] += amount
             topo.largest[r] = max(topo.largest[r], amount)
             some += amount > 0.0
-        if some > 0 and some < topo.end[f] - topo.first[f] and r != CPU and r != MEMORY:
-            uniform = False
+            if minimal and ctx.snapshot.classes.portion[c] > 0.0:
+                topo.parts[0] = 1
+        some_not = 0 < some < topo.end[f] - first and r != CPU and r != MEMORY
+        uniform = uniform and (same if minimal else not some_not)
+    if not minimal and 0.0 < topo.largest[GPU] < 1.0:
+        topo.parts[0] = 1
     return uniform
 
 
 @inner
-def measure_domains(start: int, ctx: Context) -> None:
-    """Add up what is free, now or later, in domain ``start``, all domains below it and those above it.
+def measure_domains(f: int, start: int, ctx: Context) -> None:
+    """Add up what is free, now or later, in domain ``start``, all domains below it and those above it, for frame ``f``.
 
-    Writes ``free`` (H, R) and ``pods`` (H,) of ``scratch.topology``: amounts, whole GPUs only, and how many pods of the
-    largest request there is room for, node by node.
+    Writes ``free`` (H, R) and ``pods`` (H,) of ``scratch.topology``: amounts, and how many pods of the largest request
+    there is room for, node by node. Only nodes count that the frames below ``f`` allow; in v0.17.0 all do.
     """
     topo, topologies = ctx.scratch.topology, ctx.snapshot.topologies
     n_resources = topo.need.shape[0]
@@ -67,9 +74,11 @@ def measure_domains(start: int, ctx: Context) -> None:
     leaf = topologies.leaf[topology_of(start, ctx)]
     for at in range(topologies.first[start], topologies.end[start]):
         n = topologies.node[at]
+        if ctx.settings.minimal == 1 and not is_allowed(n, f, ctx):
+            continue
         topo.pods[leaf[n]] += pods_on(n, ctx)
         for r in range(n_resources):
-            topo.free[leaf[n], r] += whole_later(n, ctx) if r == GPU else free_of(n, r, ctx)
+            topo.free[leaf[n], r] += gpus_of(n, ctx) if r == GPU else free_of(n, r, ctx)
     topo.counts[0] += topologies.end[start] - topologies.first[start]
     add_below(start, ctx)
     h = start
@@ -106,6 +115,35 @@ def add_below(start: int, ctx: Context) -> None:
 
 
 @inner
+def ancestor(h: int, level: int, ctx: Context) -> int:
+    """Return the domain at ``level`` that domain ``h`` lies in, or ``h`` if it is not below that level."""
+    topologies = ctx.snapshot.topologies
+    while topologies.level[h] > level:  # Bound: the levels of the topology.
+        h = topologies.parent[h]
+    return int(h)
+
+
+@inner
+def is_allowed(n: int, end: int, ctx: Context) -> bool:
+    """Return whether node ``n`` is in the domains that the frames before ``end`` try; suspended ones do not count."""
+    topo, topologies = ctx.scratch.topology, ctx.snapshot.topologies
+    for f in range(topo.size[1], end):
+        h, leaf = topo.candidate[f, topo.tried[f]], topologies.leaf[ctx.snapshot.sets.topology[topo.set[f]], n]
+        if leaf == NULL or ancestor(leaf, topologies.level[h], ctx) != h:
+            return False
+    return True
+
+
+@inner
+def gpus_of(n: int, ctx: Context) -> float:
+    """Return the GPUs of node ``n`` that are free, now or later: whole ones, and what is left of others if it counts.
+
+    Reads ``scratch.topology.parts`` (1,).
+    """
+    return free_of(n, GPU, ctx) if ctx.scratch.topology.parts[0] == 1 else whole_later(n, ctx)
+
+
+@inner
 def free_of(n: int, r: int, ctx: Context) -> float:
     """Return what is free of resource ``r`` on node ``n``, now or later; parts of GPUs included."""
     return float(ctx.state.idle[n, r] + ctx.state.releasing[n, r])
@@ -121,7 +159,7 @@ def pods_on(n: int, ctx: Context) -> float:
     most, only_slots = np.inf, True
     for r in range(topo.largest.shape[0]):
         amount = topo.largest[r]
-        free = whole_later(n, ctx) if r == GPU and not 0.0 < amount < 1.0 else free_of(n, r, ctx)
+        free = gpus_of(n, ctx) if r == GPU else free_of(n, r, ctx)
         if amount > free:
             return 0.0
         if amount > 0.0:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Status
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.domain_sizes import measure_domains, rate_domains, sum_requests
+from kai_sched.solver.kernels.domain_sizes import ancestor, is_allowed, measure_domains, rate_domains, sum_requests
 from kai_sched.solver.state import Context
 
 IS_PIPELINED = int(Status.PIPELINED)
@@ -43,7 +43,7 @@ def list_domains(f: int, ctx: Context) -> None:
     if start == NULL:
         return
     uniform = sum_requests(f, ctx)
-    measure_domains(start, ctx)
+    measure_domains(f, start, ctx)
     rate_domains(start, narrowest, uniform, topo.end[f] - topo.first[f], ctx)
     sort_domains(start, narrowest, ctx)
     if preferred > 0:
@@ -92,30 +92,13 @@ def note_roomiest(start: int, required: int, pinned: bool, ctx: Context) -> None
 
 
 @inner
-def ancestor(h: int, level: int, ctx: Context) -> int:
-    """Return the domain at ``level`` that domain ``h`` lies in, or ``h`` if it is not below that level."""
-    topologies = ctx.snapshot.topologies
-    while topologies.level[h] > level:  # Bound: the levels of the topology.
-        h = topologies.parent[h]
-    return int(h)
-
-
-@inner
 def is_offered(n: int, end: int, ctx: Context) -> bool:
-    """Return whether node ``n`` is in the domains that the frames before ``end`` try, and offered at all.
-
-    Suspended frames do not count.
+    """Return whether node ``n`` is allowed by the frames before ``end``, and offered at all.
 
     Reads ``scratch.topology.offered`` (N,) only where ``counts[2]`` says that not all nodes are.
     """
-    topo, topologies = ctx.scratch.topology, ctx.snapshot.topologies
-    if topo.counts[2] == 1 and topo.offered[n] == 0:
-        return False
-    for f in range(topo.size[1], end):
-        h, leaf = topo.candidate[f, topo.tried[f]], topologies.leaf[ctx.snapshot.sets.topology[topo.set[f]], n]
-        if leaf == NULL or ancestor(leaf, topologies.level[h], ctx) != h:
-            return False
-    return True
+    topo = ctx.scratch.topology
+    return is_allowed(n, end, ctx) and not (topo.counts[2] == 1 and topo.offered[n] == 0)
 
 
 @inner

@@ -14,16 +14,19 @@ Invariant: without frames nothing is restricted. They are closed when the chunk 
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Flags
+from kai_sched.snapshot.tables import Flags, Status
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.domains import ancestor, is_in_set, is_offered, list_domains
+from kai_sched.solver.kernels.domain_sizes import ancestor
+from kai_sched.solver.kernels.domains import is_in_set, is_offered, list_domains
 from kai_sched.solver.kernels.undo import rollback
 from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
 NO_ROOM = int(Verdict.NO_ROOM)
 NO_DOMAIN = int(Verdict.NO_DOMAIN)
+IS_PIPELINED = int(Status.PIPELINED)
+IS_RUNNING = int(Status.RUNNING)
 VISITS_MAX = 20_000_000
 
 
@@ -112,6 +115,63 @@ def end_of_set(s: int, entry: int, length: int, ctx: Context) -> int:
     while entry < length and is_in_set(ctx.snapshot.tasks.set[ctx.scratch.chunk[entry]], s, ctx):  # Bound: the chunk.
         entry += 1
     return entry
+
+
+@inner
+def joins_others(t: int, n: int, ctx: Context) -> bool:
+    """Return whether task ``t``, which ran on node ``n``, may stay there with what others of its sets were promised.
+
+    It may not where that would spread a set over domains of a required level that it was not spread over before: where
+    another pod got a place in a domain with no pod that stays, and no other pod is in the domain of ``n``.
+    Cost: the tasks of the job, twice for each set above the task with a required level.
+    """
+    s, sets = ctx.snapshot.tasks.set[t], ctx.snapshot.sets
+    if ctx.scratch.topology.set.shape[0] == 0:
+        return True
+    while s != NULL:  # Bound: the depth of the tree.
+        if sets.topology[s] != NULL and sets.required[s] > 0 and spreads(s, t, n, ctx):
+            return False
+        s = sets.parent[s]
+    return True
+
+
+@inner
+def spreads(s: int, t: int, n: int, ctx: Context) -> bool:
+    """Return whether set ``s`` would be spread over more domains if task ``t`` stayed on node ``n``.
+
+    Overwrites ``scratch.topology.holder`` (H,): the new ``counts[1]`` where a pod stays.
+    """
+    topo, snapshot, node = ctx.scratch.topology, ctx.snapshot, ctx.state.task.node
+    j, own = snapshot.tasks.job[t], domain_of(s, n, ctx)
+    topo.counts[1] += 1
+    for other in range(snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]):
+        if other != t and is_active_in(other, s, ctx):
+            h = domain_of(s, node[other], ctx)
+            if h == own:
+                return False
+            if node[other] == snapshot.tasks.node[other] and h != NULL:
+                topo.holder[h] = topo.counts[1]
+    for other in range(snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]):
+        if other != t and is_active_in(other, s, ctx) and node[other] != snapshot.tasks.node[other]:
+            h = domain_of(s, node[other], ctx)
+            if h != NULL and topo.holder[h] != topo.counts[1]:
+                return True
+    return False
+
+
+@inner
+def is_active_in(t: int, s: int, ctx: Context) -> bool:
+    """Return whether task ``t`` has a place and is in set ``s`` or one below it; ``state.task`` is (T,)."""
+    if not IS_PIPELINED <= ctx.state.task.status[t] <= IS_RUNNING or ctx.state.task.node[t] == NULL:
+        return False
+    return is_in_set(ctx.snapshot.tasks.set[t], s, ctx)
+
+
+@inner
+def domain_of(s: int, n: int, ctx: Context) -> int:
+    """Return the domain of the required level of set ``s`` in which node ``n`` is, or NULL; ``leaf`` is (W, N)."""
+    leaf = ctx.snapshot.topologies.leaf[ctx.snapshot.sets.topology[s], n]
+    return ancestor(leaf, ctx.snapshot.sets.required[s], ctx) if leaf != NULL else NULL
 
 
 @inner

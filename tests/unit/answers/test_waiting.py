@@ -109,6 +109,7 @@ def test_states_of_nodes_are_those_that_a_cycle_tells() -> None:
         (reasons.over_work("ns/g-0", "why"), "pod ns/g-0 takes more work than a cycle has for it: why"),
         (reasons.left_out("Pod ns/g-0", "why"), reasons.left_out("Pod ns/g-0", "why").message),
         (reasons.sharing_off(), reasons.sharing_off().message),
+        (reasons.backed_off("a"), reasons.backed_off("a").message),
         (
             topology_reasons.no_domain("t", "", "rack", 2, 1, False),
             topology_reasons.no_domain("t", "", "rack", 2, 1, False).message,
@@ -125,7 +126,7 @@ def test_every_code_is_looked_at_above() -> None:
     codes -= reasons.NODE_STATES
     told = {reasons.OVER_LIMIT, reasons.OVER_QUOTA, reasons.NO_QUEUE, reasons.QUEUE_NOT_LEAF, reasons.NO_FIT}
     told |= {reasons.NOT_READY, reasons.NOT_SUPPORTED, reasons.NOT_TRIED, reasons.OVER_WORK, reasons.SCHEDULER_ERROR}
-    assert codes == told | {reasons.DELAYED, reasons.NO_DOMAIN}
+    assert codes == told | {reasons.DELAYED, reasons.NO_DOMAIN, reasons.BACKED_OFF}
 
 
 def test_a_group_without_a_queue_is_told_so() -> None:

@@ -18,10 +18,12 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.domain_room import could_hold, end_of_pending
 from kai_sched.solver.eviction.minimal.chunks import chunk_end
+from kai_sched.solver.eviction.minimal.given_domains import rank_domains
 from kai_sched.solver.eviction.minimal.taking import abandon
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.domains import ancestor, common_domain, mark_holders
+from kai_sched.solver.kernels.domain_sizes import ancestor
+from kai_sched.solver.kernels.domains import common_domain, mark_holders
 from kai_sched.solver.kernels.topology import begin_frame, has_frames, set_to_enter
 from kai_sched.solver.state import Context
 
@@ -105,18 +107,17 @@ def next_domain(ctx: Context, search: Search) -> int:
 def list_domains_to_clear(f: int, ctx: Context, search: Search) -> None:
     """List the domains of the required level that could hold the set of frame ``f``: ``candidate[f]`` (H,).
 
-    Without a required level that is the topology as a whole. Domains in which a validator refused the job before in
-    this attempt are left out (``minimal.refused`` (H,)).
+    Without a required level that is the topology as a whole. For the first set of the job, domains are left out in
+    which a validator refused it before in this attempt (``minimal.refused`` (H,)).
     """
     topo, topologies = ctx.scratch.topology, ctx.snapshot.topologies
     s = topo.set[f]
-    w, required = ctx.snapshot.sets.topology[s], int(ctx.snapshot.sets.required[s])
+    required = int(ctx.snapshot.sets.required[s])
     topo.n_candidates[f], topo.tried[f] = 0, 0
-    for h in range(topologies.ptr[w], topologies.ptr[w + 1]):
-        topo.points[f, h] = 0.0
-    begin = common_domain(f, required, ctx)
+    begin, outermost = common_domain(f, required, ctx), topo.first[f] == 0 and f == topo.size[1]
     if begin == NULL:
         return
+    rank_domains(f, begin, ctx, search)
     pinned = required > 0 and mark_holders(s, required, ctx)
     end = begin + 1
     while topologies.level[begin] < required:  # Bound: the levels of the topology.
@@ -124,7 +125,7 @@ def list_domains_to_clear(f: int, ctx: Context, search: Search) -> None:
     for h in range(begin, end):
         if pinned and topo.holder[h] != topo.counts[1]:
             continue
-        if search.minimal.refused[h] == search.minimal.attempt[0]:
+        if outermost and search.minimal.refused[h] == search.minimal.attempt[0]:
             continue
         if could_hold(h, topo.first[f], topo.end[f], search.rooms.requests, ctx, search):
             topo.candidate[f, topo.n_candidates[f]] = h

@@ -40,7 +40,7 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
 from kai_sched.solver.kernels.gang import count_returning, exclude_from_return, next_return
 from kai_sched.solver.kernels.score import is_affordable
-from kai_sched.solver.kernels.topology import allows, begin_domains, enter_domains, retreat
+from kai_sched.solver.kernels.topology import allows, begin_domains, enter_domains, joins_others, retreat
 from kai_sched.solver.kernels.undo import rollback, undo_all
 from kai_sched.solver.state import Context, State
 
@@ -308,7 +308,7 @@ def node_to_return_to(t: int, moving: bool, ctx: Context, search: Search) -> int
         count_at_home(t, -1, ctx, search)
         count_as_near(t, 1, ctx, search)
     n = NULL
-    if has_room_at_home(t, ctx, search) and is_affordable(t, home, ctx) and allows(home, ctx):
+    if has_room_at_home(t, ctx, search) and is_affordable(t, home, ctx) and may_stay(t, home, ctx):
         if not apart or terms_allow(c, home, ctx):
             if fits_home_claims(t, ctx, search) or free_home_claims(t, ctx, search):
                 n = int(home)
@@ -318,6 +318,12 @@ def node_to_return_to(t: int, moving: bool, ctx: Context, search: Search) -> int
         count_as_near(t, -1, ctx, search)
         count_at_home(t, 1, ctx, search)
     return n
+
+
+@inner
+def may_stay(t: int, home: int, ctx: Context) -> bool:
+    """Return whether topology constraints let task ``t`` stay on node ``home``; reads ``task.node`` (T,) of others."""
+    return allows(home, ctx) and joins_others(t, home, ctx)
 
 
 @inner

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Snapshot, Status, Topologies
-from kai_sched.solver.jit import entry
-from kai_sched.solver.kernels import domains
 from kai_sched.solver.state import Context
+from tests.afresh import afresh
 from tests.unit.solver.tables import ALL_ON, Member, assemble, node_table, opened, pointers, table
 
-list_candidates = entry(domains.list_candidates)
+(domains,) = afresh("solver.kernels.domains")
 
 Path = tuple[str, ...]
 MINIMAL = ALL_ON._replace(minimal=1)
@@ -93,7 +92,7 @@ def context_of(case: Case, settings: Any = MINIMAL) -> tuple[Context, list[Path]
 def tried(case: Case, settings: Any = MINIMAL) -> list[Path]:
     """The domains that the kernel lists."""
     ctx, rows = context_of(case, settings)
-    list_candidates(0, ctx)
+    domains.list_domains(0, ctx)
     topo = ctx.scratch.topology
     return [rows[h] for h in topo.candidate[0, : topo.n_candidates[0]]]
 
@@ -121,7 +120,7 @@ class Twin:
 
     def holds(self, domain: Path) -> bool:
         asking = [pod[1] > 0 for pod in self.case.pods]
-        if any(asking) != all(asking):
+        if any(asking) != all(asking) or (not self.original and len(set(self.case.pods)) > 1):
             return self.ratio(domain) <= 1
         return sum(map(self.room, self.nodes(domain))) >= len(self.case.pods)
 
@@ -184,14 +183,14 @@ def test_domains_are_those_of_the_twin(case: Case, original: bool) -> None:
 def test_nothing_but_scratch_is_written(case: Case) -> None:
     ctx, _ = context_of(case)
     before = (ctx.state.floats.tobytes(), ctx.state.integers.tobytes())
-    list_candidates(0, ctx)
+    domains.list_domains(0, ctx)
     assert (ctx.state.floats.tobytes(), ctx.state.integers.tobytes()) == before
 
 
 @given(cases())
 def test_the_roomiest_domain_has_the_most_points(case: Case) -> None:
     ctx, rows = context_of(case)
-    list_candidates(0, ctx)
+    domains.list_domains(0, ctx)
     twin = Twin(case, original=False)
     if not case.preferred or not twin.at:
         return
@@ -249,10 +248,24 @@ def test_where_nothing_is_free_the_ratio_is_a_thousand() -> None:
     """So such a domain comes first in the order of points, and gets the fewest."""
     case = Case([("a",), ("b",), ("c",)], [FREE, (WIDE, 0.0, WIDE), (WIDE, 1.0, WIDE)], TWO, preferred=1, depth=1)
     ctx, rows = context_of(case)
-    list_candidates(0, ctx)
+    domains.list_domains(0, ctx)
     topo = ctx.scratch.topology
     assert topo.ratio[rows.index(("b",))] == 1000.0
     assert {rows[h]: topo.points[0, h] for h in range(1, 4)} == {("b",): 3e5, ("c",): 6e5, ("a",): 1e6}
+
+
+def test_the_domain_of_the_nominated_node_comes_first() -> None:
+    case = Case([("a", "r"), ("b", "r")], [FREE, (WIDE, 4.0, WIDE)], TWO, required=1, nominated=1)
+    assert tried(case) == [("b",), ("a",)]
+    assert tried(case, ORIGINAL) == [("a",), ("b",)]
+
+
+def test_in_the_original_pods_of_which_some_ask_for_no_cpu_are_counted() -> None:
+    """In pods of the largest request of each resource, so that one of 2 is the most."""
+    pods = [(1.0, 1.0), (0.0, 1.0)]
+    case = Case([("a", "r"), ("a", "s")], [(1.0, 2.0, WIDE), (0.0, 0.0, WIDE)], pods, required=1)
+    assert tried(case, ORIGINAL) == []
+    assert tried(case) == [("a",)]
 
 
 def test_who_runs_outside_the_topology_leaves_no_domain() -> None:

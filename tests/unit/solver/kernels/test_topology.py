@@ -80,7 +80,7 @@ def test_what_domains_have_is_the_sum_of_their_nodes(gpus: list[float], n_tasks:
     topo.set[0], topo.first[0], topo.end[0] = 0, 0, n_tasks
     assert sizes.sum_requests(0, ctx)
     root = int(snapshot.topologies.ptr[0])
-    sizes.measure_domains(root, ctx)
+    sizes.measure_domains(0, root, ctx)
     sizes.rate_domains(root, RACK, True, n_tasks, ctx)
     for h in range(snapshot.topologies.level.size):
         free = [gpus[n] for n in nodes_in(snapshot, h)]
