@@ -78,7 +78,8 @@ def measure_domains(f: int, start: int, ctx: Context) -> None:
             continue
         topo.pods[leaf[n]] += pods_on(n, ctx)
         for r in range(n_resources):
-            topo.free[leaf[n], r] += gpus_of(n, ctx) if r == GPU else free_of(n, r, ctx)
+            whole = r == GPU and (ctx.settings.minimal == 0 or topo.parts[0] == 0)  # v0.17.0 leaves parts out here
+            topo.free[leaf[n], r] += whole_later(n, ctx) if whole else free_of(n, r, ctx)
     topo.counts[0] += topologies.end[start] - topologies.first[start]
     add_below(start, ctx)
     h = start
@@ -151,7 +152,7 @@ def free_of(n: int, r: int, ctx: Context) -> float:
 
 @inner
 def pods_on(n: int, ctx: Context) -> float:
-    """Return how many pods of the largest request node ``n`` has room for (10.2, step 4); ``largest`` is (R,).
+    """Return how many pods of the largest request node ``n`` has room for (10.1, step 3); ``largest`` is (R,).
 
     Pods that request nothing but a pod slot all fit any node.
     """

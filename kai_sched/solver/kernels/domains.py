@@ -1,5 +1,5 @@
 """Which topology domains can hold the pods of a set, in the order in which they are tried, and the points of nodes by
-their preferred domain (semantics 10.2, 10.5).
+their preferred domain (semantics 10.1, 10.3).
 
 The domains that count are those below the narrowest one that all offered nodes share. What is free in each is measured
 (``domain_sizes``); whether the nodes take the pods for other reasons is found out when the pods are placed. The fullest
@@ -183,7 +183,7 @@ def goes_first(a: int, b: int, ctx: Context) -> bool:
 
 @inner
 def rank_preferred(f: int, level: int, ctx: Context) -> None:
-    """Write the points of the domains at the preferred level for frame ``f``: ``points[f]`` (H,); 10.5.
+    """Write the points of the domains at the preferred level for frame ``f``: ``points[f]`` (H,); 10.3.
 
     The last one in the order, with most room, gets the most.
     """

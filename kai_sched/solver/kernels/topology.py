@@ -199,7 +199,7 @@ def allows(n: int, ctx: Context) -> bool:
 
 @inner
 def preferred_points(n: int, ctx: Context) -> float:
-    """Return the points of node ``n``, which the frames allow, by the innermost set that prefers a level (10.5)."""
+    """Return the points of node ``n``, which the frames allow, by the innermost set that prefers a level (10.3)."""
     topo, sets = ctx.scratch.topology, ctx.snapshot.sets
     for f in range(topo.size[0] - 1, topo.size[1] - 1, -1):
         s = topo.set[f]
