@@ -56,6 +56,7 @@ CLUSTER_RIGHTS = {
     ("scheduling.run.ai/bindrequests", "list watch"): REFLECTOR,
     ("scheduling.run.ai/queues", "list watch"): REFLECTOR,  # and kopf
     ("scheduling.run.ai/podgroups", "list watch"): REFLECTOR,  # and kopf
+    ("topology.node.k8s.io/noderesourcetopologies", "list watch"): REFLECTOR,
     ("kai.scheduler/topologies", "list watch"): REFLECTOR,
     ("kai.scheduler/configs", "list watch"): REFLECTOR,
     ("kai.scheduler/schedulingshards", "list watch"): REFLECTOR,

@@ -176,6 +176,7 @@ class PodStatus(Wire):
     1.33 tells the state of a resize."""
 
     phase: str | None = None
+    qos_class: str | None = None
     nominated_node_name: str | None = None
     resource_claim_statuses: list[PodClaimStatus] | None = None
     container_statuses: list[ContainerStatus] | None = None

@@ -19,6 +19,7 @@ TOPOLOGY_VERSION = f"{KAI_GROUP}/v1alpha1"
 CONFIG_VERSION = f"{KAI_GROUP}/v1"
 DRA_VERSION = "resource.k8s.io/v1"
 DRA_TAINT_VERSION = "resource.k8s.io/v1alpha3"  # of DeviceTaintRules, as of Kubernetes 1.33 to 1.35
+NODE_TOPOLOGY_VERSION = "topology.node.k8s.io/v1alpha2"
 NAMESPACE = "kai-scheduler"  # of the scheduler, unless it is told another one
 # The ConfigMap with what queues used in the past: the end of its name, and the text that says it
 PAST_USAGE_SUFFIX, PAST_USAGE_KEY = "-usage", "usage"
@@ -113,6 +114,8 @@ BATCH_MIN_MEMBER_ANNOTATION = "kai.scheduler/batch-min-member"
 TOPOLOGY_ANNOTATION = "kai.scheduler/topology"
 TOPOLOGY_REQUIRED_ANNOTATION = "kai.scheduler/topology-required-placement"
 TOPOLOGY_PREFERRED_ANNOTATION = "kai.scheduler/topology-preferred-placement"
+NUMA_OBSERVED_ANNOTATION = "kai.scheduler/numa-placement-observed"
+NUMA_PREDICTED_ANNOTATION = "kai.scheduler/numa-placement-predicted"
 SEGMENT_SIZE_ANNOTATION = "kai.scheduler/segment-size"
 SEGMENT_REQUIRED_ANNOTATION = "kai.scheduler/segment-topology-required-placement"
 SEGMENT_PREFERRED_ANNOTATION = "kai.scheduler/segment-topology-preferred-placement"

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from kai_sched.lowering.errors import LoweringError
 from kai_sched.model.claims.objects import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from kai_sched.model.keys import split_key
+from kai_sched.model.numa import NodeZones
 from kai_sched.model.objects import (
     BindRequest,
     ConfigMap,
@@ -40,6 +41,7 @@ SUSPECTS: tuple[type[Object], ...] = (
     Namespace,
     PriorityClass,
     Node,
+    NodeZones,
     Queue,
     StorageClass,
     Topology,

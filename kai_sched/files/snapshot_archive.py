@@ -39,7 +39,7 @@ RAW_OBJECTS: Mapping[str, kinds.Kind] = {
     "resourceSlices": kinds.RESOURCE_SLICE,
     "deviceClasses": kinds.DEVICE_CLASS,
     "topologies": kinds.TOPOLOGY,
-    "nodeResourceTopologies": ("topology.node.k8s.io/v1alpha2", "NodeResourceTopology"),
+    "nodeResourceTopologies": kinds.NODE_TOPOLOGY,
     # Of ours only: the original has no part for them, and does not read it.
     "namespaces": ("v1", "Namespace"),
     "deviceTaintRules": kinds.DEVICE_TAINT_RULE,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from kai_sched.model.claims.inflight import ClaimOverlay
+from kai_sched.model.numa import NO_PLACEMENT, Placement
 from kai_sched.model.objects import Pod
 from kai_sched.model.store import Store
 
@@ -19,14 +20,15 @@ from kai_sched.model.store import Store
 class Assumed:
     """What was sent for one pod: a bind to ``node``, an eviction at ``deleted_ns`` (ns since the epoch), or both.
 
-    ``gpu_groups`` are the devices that it will share there. ``observed`` is the pod as the API server last showed it;
-    "" and 0 stand for nothing sent.
+    ``gpu_groups`` are the devices that it will share there, ``zones`` what it will hold of NUMA zones. ``observed`` is
+    the pod as the API server last showed it; "" and 0 stand for nothing sent.
     """
 
     node: str
     deleted_ns: int
     observed: Pod
     gpu_groups: tuple[str, ...] = ()
+    zones: Placement = NO_PLACEMENT
 
     @property
     def shown(self) -> Pod:
@@ -34,7 +36,8 @@ class Assumed:
         pod = self.observed
         # Labels of a pod that waits may be those of an earlier bind, which failed.
         groups = self.gpu_groups if self.node else pod.gpu_groups
-        return replace(pod, node=pod.node or self.node, deleted_ns=pod.deleted_ns or self.deleted_ns, gpu_groups=groups)
+        pod = replace(pod, node=pod.node or self.node, deleted_ns=pod.deleted_ns or self.deleted_ns, gpu_groups=groups)
+        return replace(pod, zones=self.zones, zones_observed=False) if self.node and self.zones else pod
 
 
 class Overlay:
@@ -71,8 +74,10 @@ class Overlay:
         self._assumed.pop(key, None)
         self._store.remove(Pod, key)
 
-    def assume(self, key: str, uid: str, node: str, gpu_groups: tuple[str, ...] = ()) -> bool:
-        """Show the pod on the node, where it shares the devices of these groups.
+    def assume(
+        self, key: str, uid: str, node: str, gpu_groups: tuple[str, ...] = (), zones: Placement = NO_PLACEMENT
+    ) -> bool:
+        """Show the pod on the node, where it shares the devices of these groups and holds this of NUMA zones.
 
         Returns False, without effect, if the pod is gone or has a node.
         """
@@ -80,14 +85,14 @@ class Overlay:
         if pod is None or pod.uid != uid or pod.node:
             return False
         before = self._assumed.get(key) or Assumed("", 0, pod)
-        self._show(key, replace(before, node=node, gpu_groups=gpu_groups))
+        self._show(key, replace(before, node=node, gpu_groups=gpu_groups, zones=zones))
         return True
 
     def forget(self, key: str, uid: str) -> None:
         """Take back ``assume``: the bind failed."""
         assumed = self._assumed.get(key)
         if assumed is not None and assumed.observed.uid == uid:
-            self._show(key, replace(assumed, node="", gpu_groups=()))
+            self._show(key, replace(assumed, node="", gpu_groups=(), zones=NO_PLACEMENT))
 
     def expect(self, key: str, uid: str, now_ns: int) -> bool:
         """Show the pod as leaving since ``now_ns``. Returns False, without effect, if it is gone or leaving already."""
@@ -119,10 +124,10 @@ class Overlay:
     def _show(self, key: str, sent: Assumed) -> None:
         """Keep the requests that the API server does not show yet, and put the pod into the store."""
         pod = sent.observed
-        node, groups = ("", ()) if pod.node else (sent.node, sent.gpu_groups)
+        node, groups, zones = ("", (), NO_PLACEMENT) if pod.node else (sent.node, sent.gpu_groups, sent.zones)
         deleted_ns = 0 if pod.deleted_ns else sent.deleted_ns
         if node or deleted_ns:
-            left = self._assumed[key] = Assumed(node, deleted_ns, pod, groups)
+            left = self._assumed[key] = Assumed(node, deleted_ns, pod, groups, zones)
             self._store.put(left.shown)
         else:
             self._assumed.pop(key, None)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from kai_sched.model.claims.objects import Allocation, ClaimObject, ContainerDevices, PodClaim
 from kai_sched.model.constraints import HostPort, NodeSelector, PodTerm, Taint, Term, Toleration, WeightedPodTerm
 from kai_sched.model.keys import GroupKey, ObjectKey, group_key, object_key
+from kai_sched.model.numa import NO_PLACEMENT, NodeZones, NumaRequest, Placement
 from kai_sched.model.topology import Topology as Topology
 from kai_sched.model.topology import TopologyConstraint as TopologyConstraint
 
@@ -190,6 +191,7 @@ class Shape:
     legacy_mig: bool = False  # MIG devices are asked for in the legacy way: no device plugin serves it
     # What the containers alone request, where annotations add to ``request``; else None.
     containers: tuple[tuple[str, float], ...] | None = None
+    numa: NumaRequest | None = None  # what is aligned to NUMA zones; None without the plugin
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +218,8 @@ class Pod:
     device_map: str = ""  # the ConfigMap from which the container with the share reads its devices
     claims: tuple[PodClaim, ...] = ()  # for devices, in the order of the pod
     extended: tuple[ContainerDevices, ...] = ()  # extended resources of its containers, in their order
+    zones: Placement = NO_PLACEMENT  # what it holds of NUMA zones, as its annotations say
+    zones_observed: bool = False  # somebody has seen that, and not only predicted it
 
     @property
     def key(self) -> ObjectKey:
@@ -243,6 +247,7 @@ class BindRequest:
     is_live: bool = True  # neither carried out nor given up
     gpu_groups: tuple[str, ...] = ()  # devices that the pod will share
     claims: tuple[tuple[str, Allocation], ...] = ()  # what claims of the pod, by their names in the pod, will have
+    zones: Placement = NO_PLACEMENT  # what the pod will hold of NUMA zones
 
     @property
     def key(self) -> ObjectKey:
@@ -355,6 +360,7 @@ Object = (
     | Volume
     | StorageClass
     | Topology
+    | NodeZones
     | ConfigMap
     | Namespace
     | ClaimObject

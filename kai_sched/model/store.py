@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from kai_sched.model.claims.objects import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from kai_sched.model.claims.selectors import NO_ANSWERS, SelectorAnswers
+from kai_sched.model.numa import NodeZones
 from kai_sched.model.objects import (
     BindRequest,
     ConfigMap,
@@ -40,6 +41,7 @@ TABLES: Mapping[type, str] = {
     Volume: "volumes",
     StorageClass: "storage_classes",
     Topology: "topologies",
+    NodeZones: "node_zones",
     ConfigMap: "config_maps",
     Namespace: "namespaces",
     DeviceClass: "device_classes",
@@ -74,6 +76,7 @@ class Cluster:
     volumes: Mapping[str, Volume]
     storage_classes: Mapping[str, StorageClass]
     topologies: Mapping[str, Topology]
+    node_zones: Mapping[str, NodeZones]
     config_maps: Mapping[str, ConfigMap]
     namespaces: Mapping[str, Namespace]
     device_classes: Mapping[str, DeviceClass]
@@ -203,6 +206,7 @@ class Store:
             volumes=tables[Volume],
             storage_classes=tables[StorageClass],
             topologies=tables[Topology],
+            node_zones=tables[NodeZones],
             config_maps=tables[ConfigMap],
             namespaces=tables[Namespace],
             device_classes=tables[DeviceClass],

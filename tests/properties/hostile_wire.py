@@ -20,7 +20,7 @@ import msgspec
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from kai_sched.api import bindrequest, config, core, dra, names, podgroup, queue, shard, topology
+from kai_sched.api import bindrequest, config, core, dra, names, node_topology, podgroup, queue, shard, topology
 from kai_sched.operator.intake import status_observer
 from tests.properties.hostile_values import BY_KIND, DEEP, Values, texts, wrong_types
 
@@ -99,6 +99,7 @@ READERS: dict[str, tuple[Any, ...]] = {
     "ResourceSlice": (dra.WireResourceSlice,),
     "ResourceClaim": (dra.WireResourceClaim,),
     "DeviceTaintRule": (dra.WireDeviceTaintRule,),
+    "NodeResourceTopology": (node_topology.WireNodeTopology,),
     **{kind: (core.CustomObject, model) for kind, model in CUSTOM.items()},
 }
 # Labels and annotations that are read, and what they hold; by the constants of api/names.py that end so.
@@ -178,6 +179,8 @@ ANNOTATIONS: dict[str, str] = {
     names.TOPOLOGY_ANNOTATION: "name",
     names.TOPOLOGY_REQUIRED_ANNOTATION: "name",
     names.TOPOLOGY_PREFERRED_ANNOTATION: "name",
+    names.NUMA_OBSERVED_ANNOTATION: "name",
+    names.NUMA_PREDICTED_ANNOTATION: "name",
     names.SEGMENT_SIZE_ANNOTATION: "digits",
     names.SEGMENT_REQUIRED_ANNOTATION: "name",
     names.SEGMENT_PREFERRED_ANNOTATION: "name",
@@ -198,6 +201,7 @@ SANE: dict[str, Any] = {
     "PodTerm.namespaces": ["evil"],
     "PodTerm.mismatch_label_keys": ["b"],
     "Toleration.operator": "Exists",
+    "Zone.type": "Node",
     "Taint.effect": "NoSchedule",
     "WeightedPodTerm.weight": 1,
     "PodTerm.topology_key": "kubernetes.io/hostname",

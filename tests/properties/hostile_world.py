@@ -48,6 +48,7 @@ VERSIONS = {
     "SchedulingShard": names.CONFIG_VERSION,
     "Config": names.CONFIG_VERSION,
     "Topology": names.TOPOLOGY_VERSION,
+    "NodeResourceTopology": names.NODE_TOPOLOGY_VERSION,
     "StorageClass": "storage.k8s.io/v1",
     "PriorityClass": "scheduling.k8s.io/v1",
     "DeviceClass": names.DRA_VERSION,
@@ -162,6 +163,7 @@ def bases() -> dict[str, Object]:
         "Namespace": thing("Namespace", "evil", labels={"a": "a", "kubernetes.io/hostname": "a"}),
         "SchedulingShard": thing("SchedulingShard", "default", spec={}),
         "Config": thing("Config", "kai-config", spec={}),
+        "NodeResourceTopology": thing("NodeResourceTopology", "a", zones=[{"name": "node-0", "type": "Node"}]),
         "Topology": thing(
             "Topology", "a", spec={"levels": [{"nodeLabel": "a"}, {"nodeLabel": "kubernetes.io/hostname"}]}
         ),

@@ -61,6 +61,7 @@ ELSEWHERE = {
     "KueueMeta": "test_hostile_takeover",
     "KueueObject": "test_hostile_takeover",
     "UsageMap": "test_past_usage",
+    "WirePlacement": "tests/unit/model/read/test_numa.py",
     "_AccountsMap": "test_usage_accounts",
     "_User": "an answer of the API server",
     "_TokenStatus": "an answer of the API server",

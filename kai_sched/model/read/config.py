@@ -63,6 +63,7 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "proportion": ("kValue", SATURATION),
     "minruntime": ("defaultPreemptMinRuntime", "defaultReclaimMinRuntime", "reclaimResolveMethod"),
     "nodeplacement": ("gpu", "cpu"),
+    "numa": ("ignoreList", "reconstructAvailable"),
 }
 
 _METRIC_LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)

@@ -13,10 +13,12 @@ from pydantic_core import ErrorDetails
 
 from kai_sched.api import core, dra, names, podgroup, queue
 from kai_sched.api.custom import INT32_MAX, NAME_LENGTH, Model
+from kai_sched.api.node_topology import WirePlacement
 from kai_sched.api.podgroup import SUB_GROUP_DEPTH_MAX
 from kai_sched.api.queue import SHARE_MAX
 from kai_sched.model.claims.objects import EXTENDED_CLAIM, Allocation
 from kai_sched.model.field_errors import QUOTED_MAX, FieldError, TypeFault, Warn, as_json, decode_part, shown
+from kai_sched.model.numa import NO_PLACEMENT, Placement
 from kai_sched.model.objects import (
     NO_LABELS,
     UNLIMITED,
@@ -31,6 +33,7 @@ from kai_sched.model.objects import (
 from kai_sched.model.priorities import is_reserved, reserved_text
 from kai_sched.model.read.claims import read_allocation
 from kai_sched.model.read.meta import duration_s, identity, namespace_of, time_ns
+from kai_sched.model.read.numa import read_placement
 from kai_sched.model.sub_groups import survey
 from kai_sched.model.times import parse_time
 
@@ -298,7 +301,19 @@ def read_bind_request(wire: core.CustomObject, warn: Warn) -> BindRequest:
         is_live=status.phase != "Succeeded" and not (status.phase == "Failed" and is_final),
         gpu_groups=tuple(sorted({*(spec.selected_gpu_groups or ())} - {""})),
         claims=tuple(_claim_allocations(spec)),
+        zones=_zones(spec, warn) if spec.predicted_numa_zones else NO_PLACEMENT,
     )
+
+
+def _zones(spec: BindRequestSpec, warn: Warn) -> Placement:
+    """What the pod will hold of NUMA zones. What cannot be read does not count: the bind goes on without it."""
+    field = "spec.predictedNUMAZones"
+    wires = [WirePlacement(each.zone, {**(each.amount or {})}) for each in spec.predicted_numa_zones or ()]
+    try:
+        return read_placement(wires, field)
+    except FieldError as error:
+        warn(error.field, f"{error.message}; what the pod holds of NUMA zones is not known from it")
+        return NO_PLACEMENT
 
 
 def _claim_allocations(spec: BindRequestSpec) -> Iterator[tuple[str, Allocation]]:

@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 
-from kai_sched.api import core, dra, names
+from kai_sched.api import core, dra, names, node_topology
 from kai_sched.model.claims.objects import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from kai_sched.model.config import Config
 from kai_sched.model.field_errors import Warn, decode_part
+from kai_sched.model.numa import NodeZones
 from kai_sched.model.objects import (
     BindRequest,
     ConfigMap,
@@ -61,6 +62,7 @@ RESOURCE_SLICE: Kind = (names.DRA_VERSION, "ResourceSlice")
 RESOURCE_CLAIM: Kind = (names.DRA_VERSION, "ResourceClaim")
 DEVICE_TAINT_RULE: Kind = (names.DRA_TAINT_VERSION, "DeviceTaintRule")
 TOPOLOGY: Kind = (names.TOPOLOGY_VERSION, "Topology")
+NODE_TOPOLOGY: Kind = (names.NODE_TOPOLOGY_VERSION, "NodeResourceTopology")
 SHARD: Kind = (names.CONFIG_VERSION, "SchedulingShard")
 OPERATOR_CONFIG: Kind = (names.CONFIG_VERSION, "Config")
 
@@ -90,6 +92,7 @@ CLASSES: Mapping[Kind, type[Object]] = {
     ("v1", "Namespace"): Namespace,
     ("storage.k8s.io/v1", "StorageClass"): StorageClass,
     TOPOLOGY: Topology,
+    NODE_TOPOLOGY: NodeZones,
     ("scheduling.k8s.io/v1", "PriorityClass"): PriorityClass,
     QUEUE: Queue,
     POD_GROUP: PodGroup,
@@ -109,6 +112,7 @@ _slice = msgspec.json.Decoder(dra.WireResourceSlice)
 _taint_rule = msgspec.json.Decoder(dra.WireDeviceTaintRule)
 _claim = msgspec.json.Decoder(dra.WireResourceClaim)
 _custom = msgspec.json.Decoder(core.CustomObject)
+_topology = msgspec.json.Decoder(node_topology.WireNodeTopology)
 
 
 class Reader:
@@ -131,6 +135,8 @@ class Reader:
             return self._pods.read(decode_part(_pod, raw, ""), warn)
         if kind == NODE:
             return read_node(decode_part(_node, raw, ""), warn)
+        if kind == NODE_TOPOLOGY:
+            return self._pods.numa.node_zones(decode_part(_topology, raw, ""), warn)
         if kind == RESOURCE_CLAIM:
             return self._claims.read(decode_part(_claim, raw, ""))
         if kind == DEVICE_CLASS:

@@ -11,6 +11,7 @@ from kai_sched.api import core, names
 from kai_sched.model.claims.objects import PodClaim, is_extended
 from kai_sched.model.config import Config
 from kai_sched.model.field_errors import FieldError, TypeFault, Warn
+from kai_sched.model.numa import CONTAINERS_MAX, NO_PLACEMENT, NumaRequest
 from kai_sched.model.objects import NO_LABELS, Phase, Pod, Shape
 from kai_sched.model.priorities import is_reserved, reserved_text
 from kai_sched.model.read.constraints import (
@@ -22,6 +23,7 @@ from kai_sched.model.read.constraints import (
     read_ports,
 )
 from kai_sched.model.read.meta import identity, namespace_of, time_ns
+from kai_sched.model.read.numa import TOO_MANY, NumaReader
 from kai_sched.model.read.requests import Finding, Request, RequestReader
 from kai_sched.model.read.sharing import NONE, GpuAnnotations, container_fault, is_device_label, read_gpu_annotations
 from kai_sched.model.resources import GPU, MIG_PREFIX
@@ -46,6 +48,11 @@ class PodReader:
 
     Invariant: every pod that the API server accepts can be read, since a pod on a node holds room there whatever else
     it says. Requests and terms that cannot be read make the pod unsupported instead.
+
+    Attributes
+    ----------
+    numa
+        Reads what NUMA alignment goes by.
     """
 
     def __init__(self, config: Config) -> None:
@@ -53,6 +60,7 @@ class PodReader:
         self._node_pool_label = config.node_pool_label
         self._scheduler = config.scheduler_name
         self._requests = RequestReader()
+        self.numa = NumaReader(config, self._requests)
         self._constraints = ConstraintReader()
         self._shapes: WeakValueDictionary[object, Shape] = WeakValueDictionary()
 
@@ -65,7 +73,9 @@ class PodReader:
         labels = meta.labels or NO_LABELS
         annotations = meta.annotations or NO_LABELS
         request = self._requests.read(spec, status)
-        shape = self._shape(spec, request, (namespace, name), labels, annotations, warn)
+        numa = self.numa.request(spec, status, request[0]) if self.numa.is_on else None
+        zones = self.numa.placement(annotations, warn) if self.numa.is_on else (NO_PLACEMENT, False)
+        shape = self._shape(spec, (*request, numa), (namespace, name), labels, annotations, warn)
         return Pod(
             namespace,
             name,
@@ -88,6 +98,8 @@ class PodReader:
             device_map=_device_map(spec, annotations) if names.SHARED_GPU_CONFIG_MAP_ANNOTATION in annotations else "",
             claims=_claims(spec, status) if spec.resource_claims else (),
             extended=self._requests.extended(spec) if any(map(_may_be_extended, shape.request)) else (),
+            zones=zones[0],
+            zones_observed=zones[1],
         )
 
     def _queue(self, labels: Mapping[str, str]) -> str:
@@ -113,17 +125,19 @@ class PodReader:
     def _shape(
         self,
         spec: core.PodSpec,
-        asked_for: tuple[Request, list[Finding]],
+        asked_for: tuple[Request, list[Finding], NumaRequest | None],
         named: tuple[str, str],
         labels: Mapping[str, str],
         annotations: Mapping[str, str],
         warn: Warn,
     ) -> Shape:
         unsupported: list[str] = []
-        (namespace, name), (request, findings) = named, asked_for
+        (namespace, name), (request, findings, numa) = named, asked_for
         for field, message in findings:
             warn(field, f"{message}; until then the pod is not scheduled")
             unsupported.append(f"{field}, which is not a valid quantity")
+        if numa is not None and len(numa.containers) > CONTAINERS_MAX:
+            unsupported.append(f"spec.containers: {TOO_MANY}")
         # Pods whose MIG device was chosen elsewhere name it in an annotation alone, or request 0 GPUs (semantics 8.5).
         by_containers = any(name.startswith(MIG_PREFIX) and amount for name, amount in request.items())
         asked, containers = NONE, None
@@ -146,6 +160,7 @@ class PodReader:
             len(spec.resource_claims or ()),
             asked.share is None and not by_containers and (bool(asked.mig) or request.get(GPU) == 0.0),
             containers,
+            numa,
         )
         shape = self._shapes.get(parts)
         if shape is None:

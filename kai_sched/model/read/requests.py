@@ -163,6 +163,10 @@ class RequestReader:
             self._statuses.put(raws, given, sum(map(len, raws)))
         return given
 
+    def container_request(self, container: core.Container) -> Request:
+        """What the container requests by itself, but for amounts that are left out. Raises FieldError."""
+        return self._known(container, "spec").request
+
     def _container(self, container: core.Container, field: str, findings: list[Finding]) -> Request:
         known = self._known(container, field)
         findings.extend((f"{field}.resources.{path}", message) for path, message in known.findings)

@@ -20,6 +20,7 @@ from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.paths import objects_path, only
 from kai_sched.model.config import Config
 from kai_sched.model.field_errors import FieldError, Warn
+from kai_sched.model.numa import PLUGIN
 from kai_sched.model.read.config import config_from_operator, config_from_shard
 from kai_sched.model.read.kinds import OPERATOR_CONFIG, SHARD, Kind, split_custom
 from kai_sched.reconcile.admission.types import AdmissionSettings, admission_from_operator
@@ -33,6 +34,7 @@ ReadConfig = Callable[[bytes, Config, Warn], Config]
 # look free: a change takes effect when the process is started again.
 FIXED = ("scheduler_name", "queue_label", "node_pool_label", "node_pool")
 FIXED_RESERVATION = ("namespace", "app_label")
+FIXED_PLUGIN = "plugins.numa"
 
 
 class LiveSettings:
@@ -86,6 +88,7 @@ class LiveSettings:
             kept = _with_fixed(config, self.config)
             moved = [field for field in FIXED if getattr(config, field) != getattr(kept, field)]
             moved += ["reservation"] if config.reservation != kept.reservation else []
+            moved += [FIXED_PLUGIN] if config.plugins.get(PLUGIN) != kept.plugins.get(PLUGIN) else []
             if moved:
                 log.warning(
                     "settings.need_restart", fields=moved, remedy="restart the scheduler for them to take effect"
@@ -123,6 +126,11 @@ class LiveSettings:
 def _with_fixed(config: Config, since: Config) -> Config:
     """``config`` with the settings of ``since`` that cannot change while the process runs."""
     own = {field: getattr(since.reservation, field) for field in FIXED_RESERVATION}
+    if config.plugins.get(PLUGIN) != since.plugins.get(PLUGIN):
+        plugins = {name: arguments for name, arguments in config.plugins.items() if name != PLUGIN}
+        if PLUGIN in since.plugins:
+            plugins[PLUGIN] = since.plugins[PLUGIN]
+        config = replace(config, plugins=plugins)
     reservation = replace(config.reservation, **own)
     return replace(config, reservation=reservation, **{field: getattr(since, field) for field in FIXED})
 

@@ -15,6 +15,7 @@ from kai_sched import Config, run_cycle
 from kai_sched.model import objects as o
 from kai_sched.model.claims import objects as c
 from kai_sched.model.constraints import Taint
+from kai_sched.model.numa import NodeZones
 from kai_sched.model.store import TABLES, Cluster
 
 NOW_NS = 1_800_000_000 * 10**9
@@ -50,6 +51,7 @@ ONE: tuple[o.Object, ...] = (
     o.StorageClass("fast"),
     o.Topology("racks", levels=("zone", "rack"), aliases=("", "")),
     o.ConfigMap("ml", "map"),
+    NodeZones("n"),
     o.Namespace("ml"),
     c.DeviceClass("gpu.example.com", extended_resource="example.com/gpu"),
     c.ResourceSlice("s", "gpu.example.com", "n", counters=(("set", "memory", Fraction(1)),), devices=(DEVICE,)),

@@ -98,6 +98,20 @@ def test_where_reservation_pods_are_stays_until_the_process_starts_anew() -> Non
     assert settings.admission.reservation_namespace == before.namespace
 
 
+def test_whether_pods_are_read_for_numa_zones_stays_until_the_process_starts_anew() -> None:
+    """Pods that were read without the plugin do not say what is aligned."""
+    settings = LiveSettings(Config(), "default")
+    settings.fixed = True
+    on = {"plugins": {"numa": {"enabled": True, "arguments": {"ignoreList": "cpu"}}}}
+    settings.observe(SHARD, "default", raw(on))
+    assert "numa" not in settings.config.plugins
+    settings.fixed = False
+    settings.observe(SHARD, "default", raw(on))
+    settings.fixed = True
+    settings.observe(SHARD, "default", raw({}))
+    assert settings.config.plugins["numa"] == {"ignoreList": "cpu"}
+
+
 def test_what_drivers_keep_is_in_force_at_once() -> None:
     settings = LiveSettings(Config(), "default")
     settings.fixed = True
