@@ -22,7 +22,7 @@ import re
 import sys
 from types import ModuleType
 
-from kai_sched.snapshot import claim_tables, columns
+from kai_sched.snapshot import claim_tables, columns, numa_tables
 from kai_sched.snapshot import tables as snapshot_tables
 from kai_sched.snapshot.columns import SCHEMA, Column
 from kai_sched.solver import claim_state, decisions, state
@@ -109,7 +109,8 @@ def render() -> str:
     lines = ["# Data model", "", INTRODUCTION, "", "## Snapshot", ""]
     lines += ["Columns: `kai_sched/snapshot/columns.py`.", "", prose(columns.__doc__), ""]
     for name, schema in SCHEMA.items():
-        table = getattr(snapshot_tables, name, None) or getattr(claim_tables, name)
+        modules = (snapshot_tables, claim_tables, numa_tables)
+        table = next(found for module in modules if (found := getattr(module, name, None)) is not None)
         lines.append(line_of(name, table.__doc__, schema))
     for title, modules in PARTS.items():
         lines += ["", f"## {title}", "", AXES, ""]

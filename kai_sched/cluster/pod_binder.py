@@ -18,7 +18,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from kai_sched.api import core
+from kai_sched.api import core, names
 from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.delivery import Delivery, Workers, deliver
@@ -27,6 +27,7 @@ from kai_sched.cluster.paths import pod_path
 from kai_sched.cluster.retry import BINDS
 from kai_sched.cluster.work_queue import FifoQueue
 from kai_sched.model.keys import split_key
+from kai_sched.model.numa import placement_text
 from kai_sched.model.read.sharing import is_device_label
 from kai_sched.plan.effects import Bind
 from kai_sched.telemetry.unexpected import FAULTS
@@ -262,9 +263,14 @@ def _failure(failure: ApiFailure) -> BindFailure:
 
 
 def binding(bind: Bind, version: str = "") -> bytes:
-    """Return the body of the POST: a Binding with the uid of the pod, and the version that it must have, if any."""
+    """Return the body of the POST: a Binding with the uid of the pod, and the version that it must have, if any.
+
+    The API server adds the annotations of a Binding to the pod: what it is to hold of NUMA zones.
+    """
     namespace, name = split_key(bind.pod)
-    metadata = {"namespace": namespace, "name": name, "uid": bind.uid}
+    metadata: dict[str, object] = {"namespace": namespace, "name": name, "uid": bind.uid}
+    if bind.zones:
+        metadata["annotations"] = {names.NUMA_PREDICTED_ANNOTATION: placement_text(bind.zones)}
     return msgspec.json.encode(
         {
             "apiVersion": "v1",

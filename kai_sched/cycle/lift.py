@@ -17,9 +17,11 @@ from kai_sched.cycle.claim_uses import claim_uses, freed_gpus
 from kai_sched.cycle.explain.groups import ACTION_NAMES, SharedFacts, explain_group
 from kai_sched.lowering.claims.devices import DeviceBook
 from kai_sched.lowering.lower import Lowered
+from kai_sched.lowering.numa import zones_in_names
 from kai_sched.model import resources
 from kai_sched.model.gpu_memory import memory_price
 from kai_sched.model.keys import bare_pod_group_key
+from kai_sched.model.numa import NO_PLACEMENT, Placement
 from kai_sched.model.objects import Pod
 from kai_sched.model.problems import some_of
 from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline, Side
@@ -27,7 +29,7 @@ from kai_sched.plan.result import CycleResult, GroupState, NodeState, PodState, 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.gpu_kinds import BY_DEVICES
 from kai_sched.snapshot.tables import DEFERRED, GPU, Floats, Help, Longs, Status
-from kai_sched.solver.solution import HeldBefore, Solution
+from kai_sched.solver.solution import HeldBefore, PlacedTask, Solution
 
 Value = TypeVar("Value")
 
@@ -133,6 +135,7 @@ def _effects(lowered: Lowered, solution: Solution, now_ns: int) -> tuple[Effect,
     with_claims = lowered.snapshot.dra_claims.claim.size > 0
     plain = not with_claims and not lowered.snapshot.tasks.device.size
     with_volumes = lowered.snapshot.volumes.group.size > 0
+    with_zones = lowered.snapshot.numa.held.size > 0
     for placed in solution.placements():
         pod, node = lowered.pods[placed.task], lowered.nodes[placed.node].name
         uses = claim_uses(placed.task, node, lowered, solution) if with_claims else ()
@@ -143,8 +146,14 @@ def _effects(lowered: Lowered, solution: Solution, now_ns: int) -> tuple[Effect,
         if not plain and pod.shape.share:
             groups = tuple(_gpu_group(lowered, node, d, now_ns) for d in solution.devices_of(placed.task))
         volumes = _volumes(placed.task, lowered, solution) if with_volumes else ()
-        effects.append(Bind(pod.key, pod.uid, node, groups, uses, volumes))
+        zones = _zones(placed, lowered, solution) if with_zones else NO_PLACEMENT
+        effects.append(Bind(pod.key, pod.uid, node, groups, uses, volumes, zones))
     return tuple(effects)
+
+
+def _zones(placed: PlacedTask, lowered: Lowered, solution: Solution) -> Placement:
+    """What the task takes of the NUMA zones of its node."""
+    return zones_in_names(solution.zones_of(placed.task), placed.node, lowered.numa)
 
 
 def _volumes(t: int, lowered: Lowered, solution: Solution) -> tuple[tuple[str, str], ...]:

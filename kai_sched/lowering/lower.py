@@ -38,6 +38,7 @@ from kai_sched.lowering.jobs import (
 )
 from kai_sched.lowering.limits import duration, moment
 from kai_sched.lowering.nodes import lower_nodes, node_list
+from kai_sched.lowering.numa import NumaRows, lower_numa
 from kai_sched.lowering.pod_classes import ClassRows, lower_classes
 from kai_sched.lowering.queues import QueueRows, lower_queues
 from kai_sched.lowering.sub_group_tree import Layout
@@ -87,6 +88,8 @@ class Lowered:
         The claims that wait for volumes, the free volumes, and what their rows stand for.
     topologies
         The topologies that constraints name, and what the rows of their domains stand for.
+    numa
+        The NUMA zones of nodes, and what their rows and columns stand for.
     """
 
     snapshot: Snapshot
@@ -105,6 +108,7 @@ class Lowered:
     claims: ClaimRows
     volumes: VolumeRows
     topologies: TopologyRows
+    numa: NumaRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +131,8 @@ class _PlacedPods:
 def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: SchedulingHints = NO_HINTS) -> Lowered:
     """Make the tables of a cycle at ``now_ns`` (ns since the epoch). LoweringError names all that cannot be lowered.
 
-    Parameters
-    ----------
-    cache
-        Changed in place. It is emptied by an exception and by another config than that of the last call.
-    hints
-        Which groups go first, wait or must not search, and which nodes pods should get again.
+    ``cache`` is changed in place. It is emptied by an exception, and by another config than that of the last call.
+    ``hints`` say which groups go first, wait or must not search, and which nodes pods should get again.
     """
     cache.sync(cluster, config)
     nodes, queues = node_list(cache), lower_queues(cluster.queues, config)
@@ -146,6 +146,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     legacy, groups = _with_legacy_mig(pods, classes, len(nodes)), cache.groups.objects[jobs.rows]
     node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config, legacy, hints.closed_nodes, claims)
     job_table, set_table, topologies = _job_tables(cluster, cache, nodes, classes, pods, jobs, config)
+    numa = lower_numa(cluster, cache, nodes, objects, classes.of_task, placed, classes.resources, config)
     dra = lower_claims(claims, classes.claims, _brief(pods, classes, groups, hints), len(objects), cache, nodes)
     snapshot = Snapshot(
         queues=freeze(queues.table),
@@ -159,6 +160,8 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         host_ports=freeze(classes.host_ports),
         volumes=freeze(classes.volumes.table),
         topologies=freeze(topologies.table),
+        numa=freeze(numa.zones),
+        numa_requests=freeze(numa.requests),
         jobs=job_table,
         sets=set_table,
         dra_devices=dra.devices,
@@ -183,6 +186,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         claims=claims,
         volumes=classes.volumes,
         topologies=topologies,
+        numa=numa,
     )
 
 

@@ -35,10 +35,13 @@ def group_of_bare_pod(pod: Pod) -> PodGroup:
 
 
 def placing(shape: Shape, kind: GpuKind) -> object:
-    """All that distinguishes shapes apart from requests and claims; ``kind`` is that of the shape."""
+    """All that distinguishes shapes apart from requests and claims; ``kind`` is that of the shape.
+
+    What is aligned to NUMA zones counts in full: a smaller pod may fit none where a larger one does.
+    """
     near = (shape.affinity, shape.anti_affinity, shape.preferred_affinity)
     there = (shape.node_selector, shape.node_affinity, shape.tolerations, shape.host_ports)
-    return near, there, len(shape.claims), shape.unsupported, kind
+    return near, there, len(shape.claims), shape.unsupported, kind, shape.numa
 
 
 def gpu_kind(shape: Shape) -> GpuKind:

@@ -44,6 +44,7 @@ def lower_settings(config: Config, now_ns: int) -> Settings:
         available_points=points("nodeavailability", 1000.0),
         cpu_node_points=points("resourcetype", 10.0),
         sharing_points=points("gpusharingorder", 10_000.0),
+        numa_points=points("numa", 100.0),
         gpu_order=int(_gpu_order(plugins)),
         gpu_placement=strategy("gpu"),
         cpu_placement=strategy("cpu"),

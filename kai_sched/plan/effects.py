@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from kai_sched.model.claims.objects import Allocation, ExtendedRequests
 from kai_sched.model.keys import object_key
+from kai_sched.model.numa import NO_PLACEMENT, Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class ClaimUse:
 class Bind(NamedTuple):
     """Bind the pod with this uid to the node now; ``gpu_groups`` are the devices of which it gets a share, ``claims``
     the claims for devices that it uses. ``volumes`` has the PersistentVolume for each PersistentVolumeClaim
-    ("namespace/name") that free volumes serve or that pods share; "" for one that is to be made."""
+    ("namespace/name") that free volumes serve or that pods share; "" for one that is to be made. ``zones`` are what it
+    is to hold of NUMA zones, as far as these count on the node."""
 
     pod: str  # "namespace/name"
     uid: str
@@ -42,6 +44,7 @@ class Bind(NamedTuple):
     gpu_groups: tuple[str, ...] = ()
     claims: tuple[ClaimUse, ...] = ()
     volumes: tuple[tuple[str, str], ...] = ()
+    zones: Placement = NO_PLACEMENT
 
 
 class Pipeline(NamedTuple):

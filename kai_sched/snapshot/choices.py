@@ -1,4 +1,5 @@
-"""The choices that ``Settings`` has numbers for: placement of pods, order of devices, generators of scenarios."""
+"""The choices that ``Settings`` has numbers for: placement of pods, order of devices, generators of scenarios;
+and those of kubelets: policies of NUMA zones."""
 
 from __future__ import annotations
 
@@ -27,3 +28,12 @@ class GpuOrder(enum.IntEnum):
     OFF = 0
     PACK = 1
     SPREAD = 2
+
+
+class ZonePolicy(enum.IntEnum):
+    """How the kubelet of a node aligns pods to its NUMA zones (semantics 12.4); from RESTRICTED on it refuses some."""
+
+    NONE = 0
+    BEST_EFFORT = 1
+    RESTRICTED = 2
+    SINGLE = 3

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.snapshot.claim_tables import DraClaims, DraDevices, DraRequests
+from kai_sched.snapshot.numa_tables import NumaRequests, NumaZones
 from kai_sched.snapshot.topology_tables import Topologies as Topologies
 from kai_sched.snapshot.verdicts import Verdict as Verdict
 
@@ -327,10 +328,7 @@ class Sets(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """One cycle's input, complete and read-only. Rows refer to each other by number; NULL (-1) refers to none.
-
-    ``n_domains`` is the number of domains of all terms.
-    """
+    """One cycle's input, complete and read-only. Rows refer to each other by number; NULL (-1) refers to none."""
 
     queues: Queues
     nodes: Nodes
@@ -343,12 +341,14 @@ class Snapshot(NamedTuple):
     host_ports: HostPorts
     volumes: Volumes
     topologies: Topologies
+    numa: NumaZones
+    numa_requests: NumaRequests
     jobs: Jobs
     sets: Sets
     dra_devices: DraDevices
     dra_requests: DraRequests
     dra_claims: DraClaims
-    n_domains: int
+    n_domains: int  # domains of all terms
 
 
 class Settings(NamedTuple):
@@ -365,6 +365,7 @@ class Settings(NamedTuple):
     available_points: float  # nodeavailability
     cpu_node_points: float  # resourcetype
     sharing_points: float  # gpusharingorder, for nodes with a used device that has room
+    numa_points: float  # numa, divided by the zones that the pod would span
     gpu_order: int  # a GpuOrder
     gpu_placement: int
     cpu_placement: int

@@ -8,8 +8,8 @@ import enum
 class Verdict(enum.IntEnum):
     """Why a node, a class of pods or a job is refused. Kernels return these; ``cycle.explain`` puts them into words.
 
-    Codes below 20 and from 38 to 42 are about a node and a class (semantics 12.2), those from 20 about a class on all
-    nodes (12.1), and those from 30 to 37 and from 43 about a job (3.9). Codes must stay below
+    Codes below 20, from 38 to 42 and 47 are about a node and a class (semantics 12.2), those from 20 about a class on
+    all nodes (12.1), and those from 30 to 37 and from 43 to 46 about a job (3.9). Codes must stay below
     ``solver.stages.explain.N_VERDICTS``.
     """
 
@@ -66,3 +66,5 @@ class Verdict(enum.IntEnum):
     NO_DOMAIN = 45  # no domain can hold all its pods
     # about a job, again
     BACKED_OFF = 46  # it was tried once, and is not to be tried again
+    # about a node and a class, again
+    NOT_ALIGNED = 47  # its NUMA zones cannot hold the pod under the policy of its kubelet

@@ -31,6 +31,8 @@ from kai_sched.solver.state import (
     TopologySearch,
     Tree,
     VolumeState,
+    ZoneScratch,
+    ZoneState,
 )
 
 Number = TypeVar("Number", np.float64, np.int64)
@@ -63,6 +65,7 @@ def make_state(snapshot: Snapshot) -> State:
         leaving_domains=DomainState(matched=counts["leaving_matched"], carried=counts["leaving_carried"]),
         ports=counts["ports"],
         leaving_ports=counts["leaving_ports"],
+        zones=ZoneState(free=amounts["zone_free"], leaving=amounts["zone_leaving"], held=amounts["zone_held"]),
     )
 
 
@@ -88,6 +91,9 @@ def _float_shapes(snapshot: Snapshot) -> Shapes:
         "asked": (n_rows, 3),
         "priority": (n_rows,),
         "spare": (n_nodes, 2),
+        "zone_free": (snapshot.numa.free.size,),
+        "zone_leaving": (snapshot.numa.free.size,),
+        "zone_held": snapshot.numa.held.shape,
     }
 
 
@@ -211,11 +217,26 @@ def make_scratch(snapshot: Snapshot) -> Scratch:
         returning=Returning(*np.zeros((2, n_sets), np.int32)),
         need=np.zeros(3),
         topology=_make_topology_search(snapshot),
+        zones=_make_zone_scratch(snapshot),
         work=Division(*np.zeros((len(Division._fields), snapshot.queues.parent.size))),
         wanted=np.zeros(snapshot.signatures.toleration.size, np.uint8),
         largest=np.zeros(snapshot.nodes.allocatable.shape[1]),
         own=np.zeros((snapshot.nodes.allocatable.shape[0], 3)),
         overshoot=np.ones(1),
+    )
+
+
+def _make_zone_scratch(snapshot: Snapshot) -> ZoneScratch:
+    """Return space for the zones of the node that has the most."""
+    most, n_resources = int(np.diff(snapshot.numa.ptr).max(initial=0)), snapshot.numa.free.shape[1]
+    return ZoneScratch(
+        left=np.zeros(most * n_resources),
+        draw=np.zeros(most * n_resources),
+        need=np.zeros(n_resources),
+        rest=np.zeros(n_resources),
+        chosen=np.zeros(most, np.int64),
+        used=np.zeros(most, np.int64),
+        saved=np.zeros(snapshot.numa.held.size),
     )
 
 

@@ -31,6 +31,8 @@ def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
     # A share writes its device, what is held of it now and later, what is left of it, and three pod slots.
     shares = int(snapshot.classes.shares.max(initial=0))
     n_floats = n_moves * (snapshot.nodes.allocatable.shape[1] + n_charges + 5 * shares) + 1
+    # Of each zone a task that is placed writes what it holds and what is left; leaving and staying write two amounts.
+    n_floats += (9 if evicting else 2) * snapshot.numa.held.size
     # Coming back, a task is counted out and in, where it was and where it ran; leaving and staying, too.
     n_integers = n_moves * (6 + 3 * shares + claim_writes(snapshot)) + 12 * counters + 2 * n_sets + 1
     # Claims are booked through the log at the start, one by one, and a search for devices books its picks.

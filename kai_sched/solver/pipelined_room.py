@@ -25,6 +25,7 @@ from kai_sched.solver.kernels.attempt import waits_for_minimum
 from kai_sched.solver.kernels.claims.devices import use_now
 from kai_sched.solver.kernels.claims.holders import are_claimed_free, hold_claimed
 from kai_sched.solver.kernels.devices import change_now, hold_now
+from kai_sched.solver.kernels.numa import recount_zones, waits_for_zones
 from kai_sched.solver.kernels.place import count_guards
 from kai_sched.solver.kernels.score import waits_for_leaving
 from kai_sched.solver.state import Context, State
@@ -119,6 +120,7 @@ def bind_pipelined_jobs(at_once: bool, ctx: Context, room: Floats, leaving: Floa
     recount_devices(ctx)
     recount_claims(ctx)
     recount_leaving(ctx)
+    recount_zones(ctx)
     for n in range(room.shape[0]):
         room[n, PODS] -= count_unreserved(n, ctx)
     for t in range(tasks.job.shape[0]):
@@ -266,6 +268,7 @@ def take_all(j: int, ctx: Context, room: Floats) -> bool:
         for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
             enough = enough and term_roles.entry[entry, 0] != NEED
         enough = enough and are_claimed_free(t, ctx) and not waits_for_leaving(c, n, ctx)
+        enough = enough and not waits_for_zones(t, ctx)
         take_room(t, 1.0, snapshot, state, room)
         hold_devices(t, 1, ctx, room)
         # Less than 0 of a resource that the pod does not request does not stop it here.

@@ -167,6 +167,7 @@ class Solution:
         self._shares: Longs = state.shares
         self._claims = state.claims
         self._volumes = state.volumes
+        self._zones = state.zones.held
         self.help = decisions.help
         self.pipelined_free: Bools = decisions.free == FREE
         self.hard_claims: Bools = ctx.finder.steps.cut == CUT
@@ -187,6 +188,13 @@ class Solution:
         """Return the devices of which task ``t`` has a share, rows of ``Devices``; none if it has no place."""
         ptr = self._snapshot.tasks.share_ptr
         return [d for d in self._shares[ptr[t] : ptr[t + 1]].tolist() if d != NULL]
+
+    def zones_of(self, t: int) -> Floats:
+        """Return what task ``t`` holds of the zones of its node: a row for each, with the amounts (B,)."""
+        numa = self._snapshot.numa
+        first, end = numa.held_ptr[t], numa.held_ptr[t + 1]
+        found: Floats = self._zones[first:end].reshape(-1, max(1, numa.free.shape[1]))
+        return found
 
     def volumes_of(self, t: int) -> list[tuple[int, int]]:
         """Return the waiting claims of task ``t``, which has a place, and the volume of each, rows of ``Volumes``.

@@ -75,11 +75,19 @@ class VolumeState(NamedTuple):
     node: Longs  # (F,) or the node on which one is made for it
 
 
+class ZoneState(NamedTuple):
+    """What is left of NUMA zones, and what tasks hold of them (``kernels.numa``), in the units of resources."""
+
+    free: Floats  # as NumaZones.free, row after row: what is free once leaving pods have left
+    leaving: Floats  # what these hold until then
+    held: Floats  # as NumaZones.held
+
+
 class Offsets(NamedTuple):
     """The position in its buffer at which each view begins that is written through the log.
 
-    ``idle``, ``releasing``, ``held``, ``held_fixed`` and ``spare`` are in ``floats``, the others in ``integers``. An
-    entry of a view follows in C order: ``idle[n, r]`` is at ``at.idle + n * R + r``.
+    Those up to ``zone_held`` are in ``floats``, the others in ``integers``. An entry of a view follows in C order:
+    ``idle[n, r]`` is at ``at.idle + n * R + r``.
     """
 
     idle: int
@@ -87,6 +95,9 @@ class Offsets(NamedTuple):
     held: int
     held_fixed: int
     spare: int
+    zone_free: int
+    zone_leaving: int
+    zone_held: int
     status: int
     node: int
     active: int
@@ -142,6 +153,7 @@ class State(NamedTuple):
     leaving_domains: DomainState  # pods that are leaving, for anti-affinity: they no longer count in ``domains``
     ports: Longs  # (N, P) pods that hold a host port, or are promised it
     leaving_ports: Longs  # (N, P) pods that are leaving and hold a host port
+    zones: ZoneState
 
 
 class Log(NamedTuple):
@@ -239,6 +251,18 @@ class TopologySearch(NamedTuple):
     blocked: Longs  # (3,) the set that was entered last, pods that its roomiest domain can hold or NULL, its tasks
 
 
+class ZoneScratch(NamedTuple):
+    """Where the placement of a pod in the NUMA zones of a node is worked out (``kernels.numa``)."""
+
+    left: Floats  # by zone, then by resource: what is left of it
+    draw: Floats  # the same: what the pod takes of it
+    need: Floats  # by resource: what one request asks for
+    rest: Floats  # what of it no chosen zone covers
+    chosen: Longs  # zones in the order in which they are drawn from
+    used: Longs  # marks of zones
+    saved: Floats  # as NumaZones.held: what tasks held that are placed anew
+
+
 class Division(NamedTuple):
     """One resource divided among siblings, (Q,) each, in units of the resource (``kernels.share``).
 
@@ -278,6 +302,7 @@ class Scratch(NamedTuple):
     returning: Returning
     need: Floats  # (3,) what a chunk requests
     topology: TopologySearch
+    zones: ZoneScratch
     work: Division
     wanted: Flags  # (K,) 1: a pod that may be placed has the signature
     largest: Floats  # (R,) the largest allocatable amount of any node

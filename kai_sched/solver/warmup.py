@@ -16,6 +16,7 @@ import numpy as np
 
 from kai_sched.snapshot.claim_tables import DraClaims, DraDevices, DraRequests
 from kai_sched.snapshot.columns import NULL, SCHEMA
+from kai_sched.snapshot.numa_tables import NumaRequests, NumaZones
 from kai_sched.snapshot.tables import (
     Classes,
     Devices,
@@ -79,6 +80,8 @@ def empty_snapshot() -> Snapshot:
         host_ports=_empty(HostPorts),
         volumes=_empty(Volumes),
         topologies=_empty(Topologies),
+        numa=_empty(NumaZones),
+        numa_requests=_empty(NumaRequests),
         jobs=_empty(Jobs),
         sets=_empty(Sets),
         dra_devices=_empty(DraDevices),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from kai_sched.model import objects as o
 from kai_sched.model.constraints import HostPort, PodTerm, Requirement, Taint, Toleration, WeightedPodTerm
 from tests.scenarios import claims as c
+from tests.scenarios import numa
 
 MINUTE_NS = 60 * 10**9
 NOW_NS = 1_800_000_000 * 10**9
@@ -193,6 +194,7 @@ def shape(words: Words) -> o.Shape:
         n_claims=len(c.uses(words)),
         share=gpu_share(words),
         unsupported=(words["unsupported"],) if "unsupported" in words else (),
+        numa=numa.request(words),
     )
 
 
@@ -218,6 +220,7 @@ def pod(words: Words, place: int) -> o.Pod:
         deleted_ns=deleted_ns.get(status, 0),
         gates=("held",) if status == "Gated" else (),
         claims=c.uses(words),
+        zones=numa.placement(words.get("in", "")),
     )
 
 
@@ -285,6 +288,7 @@ MAKERS: Mapping[str, Callable[[Words, int], o.Object]] = {
     "storageclass": storage_class,
     "configmap": lambda words, _place: o.ConfigMap("ns", words["name"]),
     "namespace": lambda words, _place: o.Namespace(words["name"], mapped(words, "labels")),
+    "zones": numa.zones,
     **c.MAKERS,
     "priorityclass": lambda words, _place: o.PriorityClass(words["name"], int(words["value"]), "default" in words),
 }

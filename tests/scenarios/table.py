@@ -14,6 +14,7 @@ from kai_sched.model.config import OPERATOR_PLUGINS
 from kai_sched.model.objects import Object, PriorityClass
 from kai_sched.plan.effects import Bind
 from kai_sched.plan.result import QUEUE_RESOURCES
+from tests.scenarios import numa
 from tests.scenarios.claims import has, own_claim
 from tests.scenarios.objects import MAKERS, G
 
@@ -60,6 +61,8 @@ class Scenario:
         plugins["minruntime"] = {
             argument: self.options[key] for key, argument in MIN_RUNTIME.items() if key in self.options
         }
+        if "numa" in self.options:
+            plugins["numa"] = pairs(self.options["numa"].split(",")) if self.options["numa"] else {}
         for name in self.options.get("without", "").split(","):
             plugins.pop(name, None)
         actions = tuple(self.options.get("actions", "allocate").split(","))
@@ -169,6 +172,9 @@ def outcome(expected: list[str], result: CycleResult) -> list[str]:
             return ["group", name, reason.code if reason else "-", *(missing or texts)]
         case [names, "has", *_]:
             return [names, "has", *has(expand(names), result)]
+        case [pod, "in", *_]:
+            (bind,) = [each for each in result.effects if isinstance(each, Bind) and each.pod == f"ns/{pod}"]
+            return [pod, "in", *numa.in_words(bind.zones)]
         case [pod, "volumes", *_]:
             (bind,) = [each for each in result.effects if isinstance(each, Bind) and each.pod == f"ns/{pod}"]
             return [pod, "volumes", *(volume or "made" for _, volume in bind.volumes)]

@@ -64,7 +64,7 @@ def in_scope(scenario: Scenario) -> bool:
     labels = [label for item in scenario.objects if isinstance(item, Node | Queue) for label in item.labels]
     special = any("mig" in label or "node-pool" in label for label in labels)
     beyond = beyond or any(isinstance(item, ResourceSlice) for item in scenario.objects)
-    return not beyond and not special and not {"restrict", "pool", "flat", "keep"} & scenario.options.keys()
+    return not beyond and not special and not {"restrict", "pool", "flat", "keep", "numa"} & scenario.options.keys()
 
 
 @by_name([(name, scenario) for name, scenario in SCENARIOS if in_scope(scenario)])

@@ -15,6 +15,7 @@ from kai_sched.cycle.world.claims import keep_devices, settle_claims
 from kai_sched.cycle.world.volumes import settle_volumes
 from kai_sched.model.checks import DEFAULT_SET, short_of, tree_fault
 from kai_sched.model.keys import split_key
+from kai_sched.model.numa import NO_PLACEMENT
 from kai_sched.model.objects import BindRequest, Phase, Pod, PodGroup
 from kai_sched.model.store import Cluster, Store
 from kai_sched.plan.effects import Bind, Pipeline
@@ -82,10 +83,13 @@ def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, wo
         changed.add(before.group_key)
         if key in binds and binds[key].gpu_groups:
             before = replace(before, gpu_groups=binds[key].gpu_groups)
+        if key in binds and (binds[key].zones or before.zones):
+            before = replace(before, zones=binds[key].zones, zones_observed=False)
         if state.status == "Binding":
             starting.add(before.group_key)
             if (request := requests.get(key)) is not None:
                 before = replace(before, gpu_groups=request.gpu_groups or before.gpu_groups)
+                before = replace(before, zones=request.zones or before.zones)
                 store.remove(BindRequest, request.key)
         after = _move(before, state, key in evicted, now_ns, world)
         if after is None:
@@ -162,7 +166,7 @@ def _move(pod: Pod, state: PodState, evicted: bool, now_ns: int, world: World) -
         case "Releasing" if pod.group in world.keeps_terminating:
             return replace(pod, deleted_ns=pod.deleted_ns or now_ns)
         case "Releasing" if evicted or world.revives:
-            return replace(pod, node="", phase=Phase.PENDING, deleted_ns=0, gpu_groups=())
+            return replace(pod, node="", phase=Phase.PENDING, deleted_ns=0, gpu_groups=(), zones=NO_PLACEMENT)
         case "Releasing":
             return None
         case _:

@@ -97,7 +97,7 @@ class BindTracker:
         for bind in binds:
             pod = self._store.get(Pod, bind.pod)
             is_same = pod is not None and pod.shape == decided[bind.pod].shape
-            if is_same and self._overlay.assume(bind.pod, bind.uid, bind.node, bind.gpu_groups):
+            if is_same and self._overlay.assume(bind.pod, bind.uid, bind.node, bind.gpu_groups, bind.zones):
                 assumed.append(bind)
             await time_slice.pause()
         if len(assumed) == len(binds):

@@ -74,6 +74,7 @@ def make_search(snapshot: Snapshot) -> Search:
         home_device=np.full(snapshot.tasks.device.size, NULL, np.int64),
         home_claimed=np.full(snapshot.dra_claims.device.size, NULL, np.int64),
         home_option=np.full(snapshot.dra_claims.device.size, NULL, np.int64),
+        home_zones=np.zeros(snapshot.numa.held.size),
     )
 
 

@@ -18,8 +18,9 @@ from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import choose_devices, is_chosen, keep_later, size_of, whole_later
 from kai_sched.solver.kernels.fit import fits_later
+from kai_sched.solver.kernels.numa import change_zones, choose_placement, has_zones
 from kai_sched.solver.kernels.place import charge_task, count_leaving
-from kai_sched.solver.kernels.undo import add_float, add_integer, set_integer, touch
+from kai_sched.solver.kernels.undo import add_float, add_integer, set_float, set_integer, touch
 from kai_sched.solver.state import Context
 
 IS_PIPELINED = int(Status.PIPELINED)
@@ -54,6 +55,8 @@ def evict(j: int, t: int, times: int, ctx: Context, search: Search) -> None:
         return
     leave_devices(t, n, ctx, search)
     leave_claims(t, ctx, search)
+    if has_zones(t, ctx):
+        leave_zones(t, n, ctx, search)
     if finder.dynamic[c] == 1:
         count_leaving(c, n, 1, ctx)
     change_releasing(n, 1.0, snapshot.classes.request[c], ctx)
@@ -73,6 +76,52 @@ def leave_devices(t: int, n: int, ctx: Context, search: Search) -> None:
 
 
 @inner
+def leave_zones(t: int, n: int, ctx: Context, search: Search) -> None:
+    """Let task ``t`` give back what it holds of NUMA zones of node ``n``, through the undo log, and note what it was.
+
+    Writes ``search.home_zones`` (H,) directly, as ``leave_devices``. What was only promised is free at once.
+    """
+    for entry in range(ctx.snapshot.numa.held_ptr[t], ctx.snapshot.numa.held_ptr[t + 1]):
+        search.home_zones[entry] = ctx.state.zones.held[entry]
+    change_zones(t, n, 1.0, search.tasks.prior[t] != IS_PIPELINED, ctx)
+
+
+@inner
+def return_to_zones(t: int, n: int, ctx: Context, search: Search) -> None:
+    """Let evicted task ``t`` keep what it held of node ``n``, ``search.home_zones`` (H,), through the undo log."""
+    for entry in range(ctx.snapshot.numa.held_ptr[t], ctx.snapshot.numa.held_ptr[t + 1]):
+        if ctx.state.zones.held[entry] != search.home_zones[entry]:
+            set_float(ctx.state.at.zone_held + entry, search.home_zones[entry], ctx)
+    change_zones(t, n, -1.0, search.tasks.prior[t] != IS_PIPELINED, ctx)
+
+
+@inner
+def fits_home_zones(t: int, ctx: Context, search: Search) -> bool:
+    """Return whether what evicted task ``t`` held of NUMA zones at home, ``search.home_zones`` (H,), is free later."""
+    numa, free = ctx.snapshot.numa, ctx.state.zones.free
+    first = numa.ptr[search.tasks.home[t]] * ctx.scratch.zones.need.shape[0]
+    for place in range(numa.held_ptr[t + 1] - numa.held_ptr[t]):
+        amount = search.home_zones[numa.held_ptr[t] + place]
+        if amount > 0.0 and amount > free[first + place]:
+            return False
+    return True
+
+
+@inner
+def prefers_home_zones(t: int, ctx: Context, search: Search) -> bool:
+    """Return whether evicted task ``t`` would get what it held of the NUMA zones of its node again (12.4).
+
+    Compares ``search.home_zones`` (H,) with the choice. Overwrites ``scratch.zones``.
+    """
+    numa, draw = ctx.snapshot.numa, ctx.scratch.zones.draw
+    choose_placement(ctx.snapshot.tasks.cls[t], search.tasks.home[t], True, ctx)
+    for place in range(numa.held_ptr[t + 1] - numa.held_ptr[t]):
+        if draw[place] != search.home_zones[numa.held_ptr[t] + place]:
+            return False
+    return True
+
+
+@inner
 def return_to_devices(t: int, n: int, ctx: Context, search: Search) -> None:
     """Let evicted task ``t`` stay on its devices on node ``n``, ``search.home_device`` (X,), through the undo log."""
     for entry in range(ctx.snapshot.tasks.share_ptr[t], ctx.snapshot.tasks.share_ptr[t + 1]):
@@ -84,9 +133,14 @@ def return_to_devices(t: int, n: int, ctx: Context, search: Search) -> None:
 def keep_home_devices(t: int, save: bool, ctx: Context, search: Search) -> None:
     """Save the home devices of task ``t``, ``search.home_device`` (X,), in ``scratch.devices``, or restore them.
 
-    Those of its claims (Y,) are saved in ``scratch.picks``.
+    Those of its claims (Y,) are saved in ``scratch.picks``, and what it held of NUMA zones in ``scratch.zones``.
     """
     keep_home_claims(t, save, ctx, search)
+    for entry in range(ctx.snapshot.numa.held_ptr[t], ctx.snapshot.numa.held_ptr[t + 1]):
+        if save:
+            ctx.scratch.zones.saved[entry] = search.home_zones[entry]
+        else:
+            search.home_zones[entry] = ctx.scratch.zones.saved[entry]
     first = ctx.snapshot.tasks.share_ptr[t]
     for entry in range(ctx.snapshot.tasks.share_ptr[t + 1] - first):
         if save:
@@ -108,12 +162,14 @@ def fits_at_home(t: int, ctx: Context, search: Search) -> bool:
 def has_room_at_home(t: int, ctx: Context, search: Search) -> bool:
     """Return whether task ``t`` fits its node ``search.tasks.home`` (T,) later, but for the devices of its claims.
 
-    Reads ``state.idle`` and ``releasing`` (N, R) and ``devices.later`` (G,).
+    Reads ``state.idle`` and ``releasing`` (N, R), ``devices.later`` (G,) and ``zones.free``.
     """
     snapshot, state, home = ctx.snapshot, ctx.state, search.tasks.home[t]
     c = snapshot.tasks.cls[t]
     request = snapshot.classes.request[c]
     if home == NULL or not fits_later(request, state.idle[home], state.releasing[home]):
+        return False
+    if has_zones(t, ctx) and not fits_home_zones(t, ctx, search):
         return False
     if snapshot.devices.reserved.shape[0] == 0:
         return True
@@ -204,6 +260,8 @@ def return_home(j: int, t: int, ctx: Context, search: Search) -> None:
         add_integer(at.waiting + s, 1, ctx)
     return_to_devices(t, n, ctx, search)
     return_to_claims(t, ctx, search)
+    if has_zones(t, ctx):
+        return_to_zones(t, n, ctx, search)
     if finder.dynamic[c] == 1:
         count_leaving(c, n, -1, ctx)
     change_releasing(n, -1.0, snapshot.classes.request[c], ctx)

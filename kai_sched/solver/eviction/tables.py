@@ -244,6 +244,7 @@ class Search(NamedTuple):
     home_device: Longs  # (X,) the devices that evicted tasks shared, as Tasks.device
     home_claimed: Longs  # (Y,) the devices that their claims had
     home_option: Longs  # (Y,) and the options that these were allocated for
+    home_zones: Floats  # what they held of NUMA zones, as NumaZones.held
 
 
 class Preemptor(NamedTuple):

@@ -26,6 +26,7 @@ from kai_sched.solver.kernels.find import find_in_domains, find_node
 from kai_sched.solver.kernels.fit import has_room, has_room_now
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
 from kai_sched.solver.kernels.gates import pass_gates
+from kai_sched.solver.kernels.numa import choose_placement, has_zones, take_zones
 from kai_sched.solver.kernels.place import charge_task, count_term_roles, place
 from kai_sched.solver.kernels.score import PLACEMENT_POINTS, is_affordable, score_nodes, waits_for_leaving
 from kai_sched.solver.kernels.together import best_node_for_all
@@ -188,7 +189,7 @@ def is_nomination_decisive(ctx: Context) -> bool:
     """Return whether the points of a nomination outweigh all others but those of inter-pod terms (9)."""
     settings = ctx.settings
     others = settings.sharing_points + settings.available_points + settings.cpu_node_points + PLACEMENT_POINTS
-    others += STEPS * LEVEL_POINTS
+    others += STEPS * LEVEL_POINTS + settings.numa_points
     return bool(settings.nominated_points > others)
 
 
@@ -207,6 +208,8 @@ def place_on_node(j: int, t: int, n: int, wait: bool, ctx: Context) -> None:
         wait = choose_devices(c, n, ctx) == LATER or wait
     if has_claims(c, ctx):
         wait = choose_claimed(c, n, ctx) == LATER or wait
+    if has_zones(t, ctx):
+        wait = choose_placement(c, n, wait, ctx) == LATER
     put_on_devices(j, t, n, wait, ctx)
 
 
@@ -221,13 +224,14 @@ def put_on_devices(j: int, t: int, n: int, wait: bool, ctx: Context) -> None:
     Parameters
     ----------
     j, t, n : rows of the job, its task and the node; the devices of a share are in ``scratch.devices``,
-        those of claims in ``scratch.picks``
+        those of claims in ``scratch.picks``, what it takes of NUMA zones in ``scratch.zones.draw``
     wait : True: the task is pipelined; False: it is bound
     """
     snapshot, finder = ctx.snapshot, ctx.finder
     c = snapshot.tasks.cls[t]
     take_devices(t, n, wait, ctx)
     take_claimed(t, wait, ctx)
+    take_zones(t, n, ctx)
     place(t, n, wait, ctx)
     charge_task(j, t, n, 1.0, ctx)
     if finder.dynamic[c] == 1:

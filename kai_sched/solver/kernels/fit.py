@@ -12,6 +12,7 @@ from kai_sched.snapshot.tables import GPU, Floats
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.claims.search import has_claims, survey_claims
 from kai_sched.solver.kernels.devices import NEVER, NOW, survey_devices
+from kai_sched.solver.kernels.numa import asks_for_zones, survey_zones
 from kai_sched.solver.state import Context
 
 
@@ -46,13 +47,16 @@ def rows_fit_now(c: int, n: int, ctx: Context) -> bool:
 
 @inner
 def rows_decide(c: int, ctx: Context) -> bool:
-    """Return whether rows (N, R) say all about the room for class ``c``: no pod shares a GPU, and it has no claims."""
-    return ctx.snapshot.devices.reserved.shape[0] == 0 and not has_claims(c, ctx)
+    """Return whether rows (N, R) say all about the room for class ``c``.
+
+    So it is where no pod shares a GPU, and the class has no claims and is not aligned to NUMA zones.
+    """
+    return ctx.snapshot.devices.reserved.shape[0] == 0 and not has_claims(c, ctx) and not asks_for_zones(c, ctx)
 
 
 @inner
 def survey_room(c: int, n: int, ctx: Context) -> tuple[int, bool]:
-    """Return when a pod of class ``c`` has room on node ``n`` by devices and claims, rows aside.
+    """Return when a pod of class ``c`` has room on node ``n`` by devices, claims and NUMA zones, rows aside.
 
     Returns
     -------
@@ -64,6 +68,8 @@ def survey_room(c: int, n: int, ctx: Context) -> tuple[int, bool]:
         room, joins = survey_devices(c, n, ctx)
     if room != NEVER and has_claims(c, ctx):
         room = min(room, survey_claims(c, n, ctx))
+    if room != NEVER and asks_for_zones(c, ctx):
+        room = min(room, survey_zones(c, n, ctx))
     return room, joins
 
 

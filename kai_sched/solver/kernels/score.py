@@ -1,9 +1,9 @@
 """The points of a node, added up, for pods with inter-pod terms, host ports or a nominated node, and whether placed
 pods refuse it (semantics 9, 12.2 step 6).
 
-These are pods with inter-pod terms or host ports, and CPU-only pods without a CPU request where some node has no CPU
-(``finder.dynamic``); also pods with a nominated node, where the settings let other points outweigh it. All others are
-placed by ``kernels.find``, which chooses the same node without computing scores.
+These are pods with inter-pod terms or host ports, pods that are aligned to NUMA zones, and CPU-only pods without a CPU
+request where some node has no CPU (``finder.dynamic``); also pods with a nominated node, where the settings let other
+points outweigh it. All others are placed by ``kernels.find``, which chooses the same node without computing scores.
 
 Cost: for one task N nodes times R resources, the term roles of its class, and the ports that conflict with each role
 that is a port; the check for a first pod of its kind adds N for each required term.
@@ -23,6 +23,7 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import NEVER, NOW, price_of, whole_later
 from kai_sched.solver.kernels.fit import fits_later, rows_decide, rows_fit_now, survey_room
 from kai_sched.solver.kernels.gates import pass_gates
+from kai_sched.solver.kernels.numa import asks_for_zones, zone_points
 from kai_sched.solver.kernels.topology import has_frames, preferred_points
 from kai_sched.solver.kernels.volumes import volumes_fit
 from kai_sched.solver.state import Context
@@ -74,7 +75,7 @@ def score_nodes(t: int, ctx: Context, verdicts: Flags) -> int:
         if nodes.allocatable[n, resource] != 0.0:
             free = free_for_placement(n, resource, ctx)
             least, most = min(least, free), max(most, free)
-    first_of_kind = is_first_of_kind(c, ctx)
+    first_of_kind, aligned = is_first_of_kind(c, ctx), asks_for_zones(c, ctx)
     best = NULL
     best_score = 0.0
     for n in range(state.idle.shape[0]):
@@ -96,6 +97,7 @@ def score_nodes(t: int, ctx: Context, verdicts: Flags) -> int:
             score += settings.cpu_node_points
         if has_frames(ctx):
             score += preferred_points(n, ctx)
+        score += zone_points(c, n, ctx) if aligned else 0.0
         if settings.affinity_points != 0.0:
             score += settings.affinity_points * affinity_of(c, n, ctx)
         free = free_for_placement(n, resource, ctx)

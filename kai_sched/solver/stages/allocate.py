@@ -28,6 +28,7 @@ from kai_sched.solver.kernels.attempt import (
 )
 from kai_sched.solver.kernels.claims.holders import pick_saved, save_claimed
 from kai_sched.solver.kernels.gang import next_chunk
+from kai_sched.solver.kernels.numa import keep_draw
 from kai_sched.solver.kernels.order import build_job_tree, pop_job, push_job
 from kai_sched.solver.kernels.topology import begin_domains, enter_domains, has_frames, retreat
 from kai_sched.solver.kernels.undo import undo_all
@@ -209,8 +210,8 @@ def wait_together(j: int, length: int, ctx: Context) -> None:
     """Pipeline the whole chunk if a set of the gang lacks its minimum without pipelined tasks (3.3, step 4).
 
     Then no pod of the gang is bound in this cycle. The tasks keep the nodes (N, R) and the devices (G,) on which they
-    were placed; the changes go through the undo log. ``scratch.node``, ``shares``, ``devices`` and ``picks`` are
-    overwritten.
+    were placed; the changes go through the undo log. ``scratch.node``, ``shares``, ``devices``, ``picks`` and
+    ``zones`` are overwritten.
     """
     state, scratch, share_ptr = ctx.state, ctx.scratch, ctx.snapshot.tasks.share_ptr
     if not waits_for_minimum(j, ctx.snapshot, state):
@@ -221,6 +222,7 @@ def wait_together(j: int, length: int, ctx: Context) -> None:
         for share in range(share_ptr[t], share_ptr[t + 1]):
             scratch.shares[share] = state.shares[share]
         save_claimed(t, ctx)
+        keep_draw(t, True, ctx)
     # Bound tasks took idle room and pipelined ones room that is being left. Placing all of them anew, as pipelined,
     # books them alike; the nodes fit, as the room together is the same. Devices chosen anew might be others, which need
     # not have room for all.
@@ -230,4 +232,5 @@ def wait_together(j: int, length: int, ctx: Context) -> None:
         for share in range(share_ptr[t], share_ptr[t + 1]):
             scratch.devices[share - share_ptr[t]] = scratch.shares[share]
         pick_saved(t, ctx)
+        keep_draw(t, False, ctx)
         put_on_devices(j, t, scratch.node[entry], True, ctx)

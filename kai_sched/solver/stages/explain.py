@@ -20,6 +20,7 @@ from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.claims.search import has_claims, survey_claims
 from kai_sched.solver.kernels.devices import NEVER, largest_part, room_for_shares, survey_devices, whole_later
+from kai_sched.solver.kernels.numa import asks_for_zones, survey_zones
 from kai_sched.solver.kernels.score import is_first_of_kind, judge_placed
 from kai_sched.solver.state import Context
 
@@ -28,6 +29,7 @@ NO_ROOM = int(Verdict.NO_ROOM)
 NO_POD_SLOT = int(Verdict.NO_POD_SLOT)
 NO_CLAIMED_DEVICES = int(Verdict.NO_CLAIMED_DEVICES)
 CLAIMS_TOO_HARD = int(Verdict.CLAIMS_TOO_HARD)
+NOT_ALIGNED = int(Verdict.NOT_ALIGNED)
 NO_FIT = int(Verdict.NO_FIT)
 N_VERDICTS = 48
 
@@ -100,12 +102,14 @@ def measure(c: int, ctx: Context, facts: Facts) -> None:
                 facts.largest_free[c, GPU] = max(facts.largest_free[c, GPU], free)
             if verdict == OK and has_claims(c, ctx) and survey_claims(c, n, ctx) == NEVER:
                 verdict = CLAIMS_TOO_HARD if ctx.scratch.picks.length[1] == 1 else NO_CLAIMED_DEVICES
+            if verdict == OK and asks_for_zones(c, ctx) and survey_zones(c, n, ctx) == NEVER:
+                verdict = NOT_ALIGNED
         if verdict == OK and finder.dynamic[c] == 1:
             verdict = judge_placed(c, n, first_of_kind, ctx)
         if verdict == OK:
             fits = pods_that_fit(request, state.idle[n], state.releasing[n])
             fits = min(fits, room_for_shares(c, n, ctx)) if shares > 0 else fits
-            facts.room[c] += min(fits, 1) if has_claims(c, ctx) else fits
+            facts.room[c] += min(fits, 1) if has_claims(c, ctx) or asks_for_zones(c, ctx) else fits
         facts.nodes[c, verdict] += 1
 
 

@@ -27,6 +27,7 @@ from kai_sched.solver.kernels.account import (
 )
 from kai_sched.solver.kernels.devices import price_of
 from kai_sched.solver.kernels.feasibility import judge_nodes
+from kai_sched.solver.kernels.numa import asks_for_zones, open_zones
 from kai_sched.solver.kernels.share import divide_siblings, divide_tree
 from kai_sched.solver.state import Context, Division
 
@@ -49,6 +50,7 @@ def fair_share(ctx: Context) -> None:
     open_nodes(tasks.status, state.idle, state.releasing, ctx)
     open_devices(tasks.status, ctx)
     open_claims(tasks.status, ctx)
+    open_zones(ctx)
     open_jobs(ctx)
     open_queues(ctx)
     open_term_roles(tasks.status, ctx)
@@ -96,6 +98,8 @@ def feasibility(ctx: Context) -> None:
         odd = odd or (classes.memory[c] > 0 and smallest != NULL and price_of(c, GPU, smallest, ctx) > classes.gate[c])
         # What others took in this cycle decides about volumes.
         odd = odd or snapshot.volumes.ptr[c + 1] > snapshot.volumes.ptr[c]
+        # How many zones a pod would span depends on what others hold of them.
+        odd = odd or asks_for_zones(c, ctx)
         finder.dynamic[c] = 1 if odd or term_roles.ptr[c + 1] > term_roles.ptr[c] else 0
         if classes.shares[c] > 0 and classes.quota[c, GPU] > 0.0:
             scratch.overshoot[0] = max(scratch.overshoot[0], classes.request[c, GPU] / classes.quota[c, GPU])

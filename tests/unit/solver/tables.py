@@ -38,11 +38,12 @@ from kai_sched.solver.decisions import make_decisions
 from kai_sched.solver.log_size import make_log
 from kai_sched.solver.stages.fair_share import fair_share, feasibility
 from kai_sched.solver.state import Book, Context
+from tests.unit.solver.zones import no_zones
 
 UNLIMITED = float("inf")
 ALL = 2**31 - 1
 ALL_ON = Settings(
-    *(1.0, 1e7, 1e6, 1000.0, 10.0, 1e4, 1, 1, 1, 1, 1, ALL, ALL, ALL, ALL),
+    *(1.0, 1e7, 1e6, 1000.0, 10.0, 1e4, 100.0, 1, 1, 1, 1, 1, ALL, ALL, ALL, ALL),
     *(0, 0, 0, 0, 1, 1.0, 1, ALL, ALL, 0, 1, 2, 0),
 )
 N_RESOURCES = 5  # CPU, memory, GPU, pods and one more
@@ -258,11 +259,9 @@ def assemble(
     nowhere, zeros = [NULL] * len(job), [0] * len(job)
     task_columns = {
         "cls": zeros,
-        "node": nowhere,
-        "nominated": nowhere,
+        **dict.fromkeys(("node", "nominated"), nowhere),
         "foreign": [j == NULL for j in job],
-        "share_ptr": [0] * (len(job) + 1),
-        "device": [],
+        **dict(zip(("share_ptr", "device"), ([0] * (len(job) + 1), []), strict=True)),
         **(tasks or {}),
     }
     none, all_jobs, alike = [0] * len(roots), [1] * len(roots), list(range(len(roots)))
@@ -281,6 +280,7 @@ def assemble(
         table(HostPorts, ptr=range(n_ports + 1), conflict=range(n_ports)),
         no_volumes(len(request), n_nodes),
         no_topologies(n_nodes),
+        *no_zones(len(request), len(job), n_nodes),
         table(Jobs, set_ptr=set_ptr, task_ptr=[int(sets.task_ptr[s]) for s in set_ptr], **job_columns),
         sets,
         *no_claims(len(request), len(job), n_nodes),

@@ -24,6 +24,9 @@ TABLES = {name: columns for module in MODULES for name, (_, columns) in tables_o
 ANY_LENGTH = {
     "Log": ["float_at", "float_was", "integer_at", "integer_was"],
     "State": ["floats", "integers"],
+    "ZoneState": ["free", "leaving", "held"],
+    "ZoneScratch": ["left", "draw", "need", "rest", "chosen", "used", "saved"],
+    "Search": ["home_zones"],
 }
 ARGUMENTS = {"Context", "Preemptor"}  # hold no arrays of their own
 

@@ -18,6 +18,7 @@ from kai_sched.snapshot.tables import Snapshot
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.domain_room import is_constrained
 from kai_sched.solver.eviction.minimal.blockers import clear_blockers, is_blocked, is_near_required
+from kai_sched.solver.eviction.minimal.chunks import chunk_end
 from kai_sched.solver.eviction.minimal.domain_choice import enter_costed_domains, leave_domains, next_domain
 from kai_sched.solver.eviction.minimal.node_costs import cheapest_node
 from kai_sched.solver.eviction.minimal.taking import (
@@ -32,6 +33,7 @@ from kai_sched.solver.eviction.tables import MOST_KINDS, PODS_A_UNIT, Preemptor,
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
 from kai_sched.solver.kernels.fit import has_room
+from kai_sched.solver.kernels.numa import RESTRICTED, asks_for_zones, has_zones, numa_count
 from kai_sched.solver.kernels.score import is_affordable
 from kai_sched.solver.kernels.topology import begin_domains
 from kai_sched.solver.kernels.undo import undo_all
@@ -191,16 +193,21 @@ def clear_some_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, se
         floats, integers = log.size[0], log.size[1]
         chosen, placed = search.minimal.n_chosen[0], search.counts.placed[0]
         outcome, skipped, going = REFUSED, 0, True
+        # Where the pod needs one of the NUMA zones of the node, shares may be used up by victims in others. So without
+        # success each zone is tried with the victims in it alone.
+        zone, targets = NULL, zones_to_clear(ctx.snapshot.tasks.cls[t], n, ctx)
         # Shares let the last chunk take its queue below its share, and none after it (4.7, rule 1). So a small
         # chunk that goes first can keep out a larger one that would make the room alone. If shares refuse a node,
         # the attempt is repeated without its first chunk, then without the first two, and so on. Bound: chunks
         # that were refused before any chunk went would be refused again, so leaving them out ends the same. The
         # repetition therefore starts after the first one that went.
-        while outcome == REFUSED and going:  # Bound: each turn skips more chunks of the node.
-            outcome, first = clear_node(t, n, skipped, preemptor, ctx, search)
+        while outcome == REFUSED and going:  # Bound: each turn skips more chunks of the node, or takes the next zone.
+            outcome, first = clear_node(t, n, (skipped, zone), preemptor, ctx, search)
             skipped, going = first, first > 0
             if outcome != CLEARED:
                 abandon(floats, integers, chosen, placed, ctx, search)
+                if (outcome != REFUSED or not going) and zone + 1 < targets:
+                    outcome, skipped, zone, going = REFUSED, 0, zone + 1, True
         if outcome == CLEARED:
             for entry in range(chosen, search.minimal.n_chosen[0]):
                 unbar(entry, search)
@@ -210,12 +217,35 @@ def clear_some_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, se
 
 
 @inner
-def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context, search: Search) -> tuple[int, int]:
+def zones_to_clear(c: int, n: int, ctx: Context) -> int:
+    """Return how many NUMA zones node ``n`` has of which a pod of class ``c`` may need one; reads ``numa.policy``."""
+    return numa_count(n, ctx) if asks_for_zones(c, ctx) and ctx.snapshot.numa.policy[n] >= RESTRICTED else 0
+
+
+@inner
+def is_in_zone(g: int, n: int, zone: int, ctx: Context, search: Search) -> bool:
+    """Return whether a task of chunk ``g`` holds something of this zone of node ``n``, by ``zones.held`` (H,)."""
+    n_columns = ctx.scratch.zones.need.shape[0]
+    for at in range(search.lists.chunk_start[g], chunk_end(g, search)):
+        t = search.lists.potential[at]
+        if ctx.state.task.node[t] == n and has_zones(t, ctx):
+            first = ctx.snapshot.numa.held_ptr[t] + zone * n_columns
+            for entry in range(first, first + n_columns):
+                if ctx.state.zones.held[entry] > 0.0:
+                    return True
+    return False
+
+
+@inner
+def clear_node(
+    t: int, n: int, left_out: tuple[int, int], preemptor: Preemptor, ctx: Context, search: Search
+) -> tuple[int, int]:
     """Evict chunks with tasks on node ``n``, in the order of victims, until task ``t`` fits there.
 
-    Before them go all chunks that block the node (``minimal.blockers``). The first ``skipped`` chunks of the node that
-    are not chosen yet are left out. Evictions go through the undo log and the chunks into ``search.minimal.chosen``
-    (T + 1,); unless the node is cleared, the caller takes both back.
+    Before them go all chunks that block the node (``minimal.blockers``). ``left_out``: how many of the first chunks of
+    the node that are not chosen yet are left out, and the NUMA zone of which all others have to hold something; NULL:
+    none. Evictions go through the undo log and the chunks into ``search.minimal.chosen`` (T + 1,); unless the node is
+    cleared, the caller takes both back.
 
     Returns
     -------
@@ -227,7 +257,7 @@ def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context,
     """
     snapshot, log = ctx.snapshot, ctx.log
     c = snapshot.tasks.cls[t]
-    dynamic = ctx.finder.dynamic[c] == 1
+    dynamic, (skipped, zone) = ctx.finder.dynamic[c] == 1, left_out
     here = search.nodes.first_potential[n]
     outcome, last, number, went_first = NOT_CLEARED, NULL, 0, 0
     if is_blocked(c, n, ctx):
@@ -242,7 +272,7 @@ def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context,
         if search.minimal.is_chosen[g] != 0 or g == last:
             continue
         last, number = g, number + 1
-        if number <= skipped:
+        if number <= skipped or (zone != NULL and not is_in_zone(g, n, zone, ctx, search)):
             continue
         floats, integers = log.size[0], log.size[1]
         chosen, placed = search.minimal.n_chosen[0], search.counts.placed[0]

@@ -17,7 +17,7 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Status
 from kai_sched.snapshot.verdicts import Verdict
-from kai_sched.solver.eviction.evict import evict, prefers_home_devices, return_home
+from kai_sched.solver.eviction.evict import evict, prefers_home_devices, prefers_home_zones, return_home
 from kai_sched.solver.eviction.home_claims import fits_home_claims
 from kai_sched.solver.eviction.scenario import count_at_home, within_limits
 from kai_sched.solver.eviction.tables import DEAD, Search
@@ -26,6 +26,7 @@ from kai_sched.solver.eviction.victims.queue_order import build_queue_heaps, nex
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node, place_on_node
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
+from kai_sched.solver.kernels.numa import has_zones
 from kai_sched.solver.kernels.score import is_affordable, score_nodes
 from kai_sched.solver.kernels.topology import begin_domains, enter_domains, has_frames, restrict, retreat
 from kai_sched.solver.kernels.undo import rollback, undo_all
@@ -309,9 +310,11 @@ def place_in_search(j: int, t: int, n: int, ctx: Context, search: Search) -> Non
     # With a share of GPUs home is a device, not only a node (3.6).
     if known and ctx.snapshot.tasks.share_ptr[t] < ctx.snapshot.tasks.share_ptr[t + 1]:
         known = search.tasks.home[t] == n and prefers_home_devices(t, ctx, search)
-    # With claims for devices, too.
+    # With claims for devices and NUMA zones, too.
     if known and ctx.snapshot.dra_claims.task_ptr[t] < ctx.snapshot.dra_claims.task_ptr[t + 1]:
         known = search.tasks.home[t] == n and fits_home_claims(t, ctx, search)
+    if known and has_zones(t, ctx):
+        known = search.tasks.home[t] == n and prefers_home_zones(t, ctx, search)
     if ctx.state.task.status[t] == IS_EVICTED and known:
         # Not the node that was asked for but the home: in the node-local case above the two differ.
         return_home(j, t, ctx, search)

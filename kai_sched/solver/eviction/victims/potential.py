@@ -30,6 +30,7 @@ from kai_sched.solver.eviction.victims.queue_order import build_queue_heaps, nex
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
 from kai_sched.solver.kernels.devices import freed_by_pod
+from kai_sched.solver.kernels.numa import asks_for_zones
 from kai_sched.solver.kernels.score import has_guards
 from kai_sched.solver.state import Context, State
 
@@ -188,8 +189,9 @@ def count_kinds(k: int, ctx: Context, search: Search) -> None:
         # which ``slots_now`` does not. Where it is none, there is no room for the task without evictions. Not so where
         # devices are shared: ``count_room_it_leaves`` counts what victims add to the room by rows, in which there may
         # be room already that is no single device. Nor where ports or anti-affinity refuse a node with room: its
-        # victims add nothing to the room.
-        if k == 1 and snapshot.devices.reserved.shape[0] == 0 and not has_guards(c, snapshot):
+        # victims add nothing to the room. Nor where NUMA zones do.
+        by_rows = snapshot.devices.reserved.shape[0] == 0 and not asks_for_zones(c, ctx)
+        if k == 1 and by_rows and not has_guards(c, snapshot):
             room = 1 if best_node(search.pending[0], ctx) != NULL else 0
         else:
             for n in range(verdicts.shape[0]):
