@@ -16,6 +16,7 @@ from kai_sched.cycle.world.claims import settle_claims
 from kai_sched.model.claims.objects import ResourceSlice
 from kai_sched.model.constraints import Taint
 from kai_sched.model.field_errors import FieldError
+from kai_sched.model.numa import NodeZones
 from kai_sched.model.objects import UNLIMITED, Node, Object, Phase, Pod, PodGroup, Queue
 from kai_sched.model.problems import near
 from kai_sched.model.store import Cluster, Store
@@ -72,7 +73,7 @@ class SetQueue:
 
 @dataclass(frozen=True, slots=True)
 class AddNodes:
-    """``count`` new nodes like the node ``like``: with its capacity, labels, taints and devices; ready and empty."""
+    """``count`` new nodes like ``like``: with its capacity, labels, taints, devices and zones; ready and empty."""
 
     count: int
     like: str
@@ -84,7 +85,7 @@ class AddNodes:
         if not 1 <= self.count <= NODES_MAX:
             raise FieldError("--add-nodes", f"{self.count} is not a number of nodes: give 1 to {NODES_MAX:,}")
         slices = [each for each in store.all(ResourceSlice).values() if any(d.node == self.like for d in each.devices)]
-        number, made = 0, 0
+        zones, number, made = store.get(NodeZones, self.like), 0, 0
         while made < self.count:
             number += 1
             name = f"{self.like}-new-{number}"
@@ -93,6 +94,8 @@ class AddNodes:
                 store.put(_copy(node, name))
                 for each in slices:
                     store.put(_copy_devices(each, self.like, name))
+                if zones is not None:
+                    store.put(_copy_zones(zones, name))
 
     @property
     def flag(self) -> str:
@@ -109,6 +112,11 @@ def _copy_devices(found: ResourceSlice, like: str, name: str) -> ResourceSlice:
     devices = tuple(replace(each, node=name) for each in found.devices if each.node == like)
     # A pool that belongs to the node becomes a pool of the new one; names of slices are unique in a cluster.
     return replace(found, name=f"{found.name}-{name}", pool=name, devices=devices, count=1)
+
+
+def _copy_zones(found: NodeZones, name: str) -> NodeZones:
+    empty = tuple(replace(zone, available=zone.allocatable) for zone in found.zones)
+    return replace(found, name=name, uid=name, zones=empty)
 
 
 def _usable(node: Node) -> Node:

@@ -13,6 +13,7 @@ from kai_sched.answers.goal import pod_gpus
 from kai_sched.answers.words import exact
 from kai_sched.api.names import PREEMPTIBILITY_LABEL
 from kai_sched.model.constraints import Toleration
+from kai_sched.model.numa import at_most
 from kai_sched.model.objects import GpuShare, Phase, Pod, PodGroup, Shape, TopologyConstraint
 from kai_sched.model.resources import GPU
 from kai_sched.model.store import Store
@@ -39,7 +40,7 @@ class PodGpus:
             return replace(shape, share=_smaller(shape.share, self.gpus))
         most = max(1.0, self.gpus)
         request = tuple((name, min(amount, most) if name == GPU else amount) for name, amount in shape.request)
-        return replace(shape, request=request)
+        return replace(shape, request=request, numa=at_most(shape.numa, GPU, most) if shape.numa else None)
 
     @property
     def flag(self) -> str:

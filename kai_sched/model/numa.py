@@ -90,6 +90,18 @@ class NumaRequest(NamedTuple):
     containers: tuple[ContainerRequest, ...]
 
 
+def at_most(request: NumaRequest, resource: str, most: float) -> NumaRequest:
+    """The request of a pod that asks for no more than ``most`` of the resource; its last containers get less."""
+    whole = tuple((name, min(amount, most) if name == resource else amount) for name, amount in request.pod)
+    containers, left = [], most
+    for container in request.containers:
+        given = [(name, min(amount, left) if name == resource else amount) for name, amount in container.amounts]
+        left -= 0.0 if container.first else sum(amount for name, amount in given if name == resource)
+        if kept := tuple((name, amount) for name, amount in given if amount):
+            containers.append(ContainerRequest(container.first, kept))
+    return NumaRequest(request.guaranteed, whole, tuple(containers))
+
+
 def zone_order(name: str) -> tuple[int, str]:
     """The sort key of zones: by the number at the end of the name, those without one first, then by name."""
     found = _TRAILING.search(name)

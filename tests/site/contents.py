@@ -27,6 +27,7 @@ TITLES = {
         "charts/*",
         "docs/tenancy",
         "docs/past-usage",
+        "docs/numa",
         "docs/webhooks",
         "docs/metrics",
         "docs/runbook*",

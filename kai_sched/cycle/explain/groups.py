@@ -52,7 +52,7 @@ NODE_TEXTS = {
     Verdict.EXISTING_ANTI_AFFINITY: "anti-affinity of a pod there against this one",
     Verdict.NO_CLAIMED_DEVICES: "cannot allocate all claims",
     Verdict.CLAIMS_ONLY: "its GPUs are devices for ResourceClaims",
-    Verdict.NOT_ALIGNED: "its NUMA zones cannot hold the pod under the policy of the kubelet",
+    Verdict.NOT_ALIGNED: "cannot align the pod to its NUMA zones",
     Verdict.CLAIMS_TOO_HARD: "whether all claims can be allocated takes too long to find out",
 }
 CLASS_TEXTS = {
