@@ -105,11 +105,10 @@ def choose_placement(c: int, n: int, wait: bool, ctx: Context) -> int:
     ctx.scratch.zones.draw[:] = 0.0
     if not asks_for_zones(c, ctx) or ctx.snapshot.numa.policy[n] == NONE:
         return LATER if wait else NOW
-    if not wait and choose_zones(c, n, True, ctx) > 0:
-        return NOW
-    if choose_zones(c, n, False, ctx) == 0:
+    wait = wait or (ctx.snapshot.numa.policy[n] >= RESTRICTED and choose_zones(c, n, True, ctx) == 0)
+    if choose_zones(c, n, not wait, ctx) == 0:
         ctx.scratch.zones.draw[:] = 0.0
-    return LATER if wait or ctx.snapshot.numa.policy[n] >= RESTRICTED else NOW
+    return LATER if wait else NOW
 
 
 @inner
@@ -393,5 +392,6 @@ def note_leaving(t: int, ctx: Context) -> None:
     """Add what task ``t`` held of zones at the start to what leaving pods hold, ``leaving`` (L,), directly."""
     numa, n, leaving = ctx.snapshot.numa, ctx.snapshot.tasks.node[t], ctx.state.zones.leaving
     for place in range(numa.held_ptr[t + 1] - numa.held_ptr[t]):
-        if n != NULL:
+        # Behind the zones of the node are the zeros of larger ones.
+        if n != NULL and numa.held[numa.held_ptr[t] + place] > 0.0:
             leaving[numa.ptr[n] * ctx.scratch.zones.need.shape[0] + place] += numa.held[numa.held_ptr[t] + place]
