@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from kai_sched.api.names import NUMA_PREDICTED_ANNOTATION
 from kai_sched.cluster import delivery, pod_binder
 from kai_sched.cluster.client import ApiFailure
 from kai_sched.cluster.failure import NOT_LEADER
 from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure, PodBinder
 from kai_sched.cluster.retry import BINDS
 from kai_sched.cluster.work_queue import FifoQueue
+from kai_sched.model.numa import ZoneAmounts
 from kai_sched.plan.effects import Bind
 from tests.unit.cluster.scripted import Answer, Naps, ScriptedApi, failure
 
@@ -90,6 +92,16 @@ async def test_a_bind_names_the_pod_s_uid_and_the_node(bench: Bench) -> None:
             },
         )
     ]
+
+
+async def test_what_the_pod_takes_of_numa_zones_goes_with_the_bind(bench: Bench) -> None:
+    """The API server adds the annotations of a Binding to the pod."""
+    await bench.settle(A._replace(zones=(ZoneAmounts("node-1", (("cpu", 2000.0), ("gpu", 1.0))),)))
+    ((_, _, body),) = bench.api.asked
+    annotations = body["metadata"]["annotations"]
+    assert {key: json.loads(text) for key, text in annotations.items()} == {
+        NUMA_PREDICTED_ANNOTATION: [{"zone": "node-1", "amount": {"cpu": "2", "nvidia.com/gpu": "1"}}]
+    }
 
 
 async def test_of_a_group_with_one_bad_bind_none_is_sent(bench: Bench) -> None:

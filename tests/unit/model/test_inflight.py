@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kai_sched.model.inflight import Overlay
+from kai_sched.model.numa import ZoneAmounts
 from kai_sched.model.objects import Phase, Pod, Shape
 from kai_sched.model.store import Store
 
@@ -40,6 +41,15 @@ def test_news_without_a_node_leave_the_bind_assumed(store: Store, overlay: Overl
     overlay.assume("ml/p", "u1", "n1")
     overlay.observe(replace(POD, labels={"a": "b"}))
     assert shown(store) == replace(POD, labels={"a": "b"}, node="n1")
+
+
+def test_what_a_bind_says_of_numa_zones_counts_until_the_pod_is_shown_with_it(store: Store, overlay: Overlay) -> None:
+    zones = (ZoneAmounts("node-0", (("gpu", 1.0),)),)
+    overlay.observe(replace(POD, zones=(ZoneAmounts("node-7", ()),), zones_observed=True))
+    overlay.assume("ml/p", "u1", "n1", zones=zones)
+    assert (shown(store).zones, shown(store).zones_observed) == (zones, False)
+    overlay.forget("ml/p", "u1")
+    assert shown(store).zones[0].zone == "node-7"
 
 
 def test_the_observed_bind_changes_nothing(store: Store, overlay: Overlay) -> None:
