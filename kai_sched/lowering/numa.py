@@ -77,7 +77,7 @@ def lower_numa(
         (R,) the resources that classes request.
     """
     numa = cluster.node_zones if PLUGIN in config.plugins else {}
-    known = [numa.get(node.name) if numa else None for node in nodes]
+    known = [numa.get(node.name) for node in nodes] if numa else []
     if not any(each is not None and each.zones for each in known):
         return _no_zones(len(nodes), len(pods), int(of_task.max(initial=NULL)) + 1)
     arguments = config.plugins[PLUGIN]
@@ -172,6 +172,8 @@ def _records(
     found = {}
     for t in np.flatnonzero((node != NULL) & (status >= Status.PIPELINED)).tolist():
         pod, zones = pods[t], names[node[t]]
+        if not pod.zones and not cache.bindings:
+            continue
         request = None if pod.zones_observed else cache.binding(pod)
         record = request.zones if request is not None and request.zones else pod.zones
         if record and {each.zone for each in record} <= set(zones):
