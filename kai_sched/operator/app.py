@@ -232,7 +232,8 @@ def _build_reporting(base: Base, intake: Intake) -> ReportingParts:
 def _build_accounts(base: Base, intake: Intake) -> UsageAccounts:
     place = base.options.namespace, base.options.lease_name(base.settings.config) + names.PAST_USAGE_SUFFIX
     trigger = intake.trigger
-    return UsageAccounts(base.api, place, base.settings.current, trigger.lead, trigger.request, base.clock)
+    queried = base.pages.metrics.observe_usage_query
+    return UsageAccounts(base.api, place, base.settings.current, trigger.lead, trigger.request, base.clock, queried)
 
 
 def _build_delivery(base: Base, intake: Intake, reporter: StatusReporter, accounts: UsageAccounts) -> DeliveryParts:

@@ -72,6 +72,8 @@ class UsageAccounts:
         Asks for a cycle, as what counts has changed.
     clock
         The time.
+    queried
+        Gets the seconds that a database took to answer.
     """
 
     def __init__(
@@ -82,8 +84,10 @@ class UsageAccounts:
         ready: Callable[[], None],
         request: Callable[[], None],
         clock: Clock,
+        queried: Callable[[float], None] = lambda _: None,
     ) -> None:
         self._api = api
+        self._queried = queried
         self._path = object_path("v1", "configmaps", *place)
         self._config = config
         self._ready = ready
@@ -156,7 +160,7 @@ class UsageAccounts:
 
     async def fetch(self) -> bool:
         """Ask the database; whether it answered. What it said before goes on to count otherwise."""
-        settings = self._settings
+        settings, began = self._settings, self._clock.monotonic()
         try:
             usage = await usage_of_queues(settings, self._now_s())
         except UsageFailure as failure:
@@ -166,6 +170,7 @@ class UsageAccounts:
             self._problem = str(failure)
             return False
         self._problem, self._fetched_at = "", self._clock.monotonic()
+        self._queried(self._fetched_at - began)
         self._count(usage)
         await self._write({})
         return True

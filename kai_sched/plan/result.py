@@ -100,6 +100,10 @@ class CycleResult:
         The next time at which the same cluster may give another result, in nanoseconds since the epoch; 0 for never.
     left_out
         Objects that the cycle was computed without, and the error that each of them causes.
+    tried
+        By evicting action that ran: for how many groups it found what (``snapshot.tables.Help``), by the name of that.
+    simulated
+        By such an action: how many sets of victims it simulated.
     searches
         Empty unless the search for victims of some group was cut short or deferred. Else, by pending group, what each
         evicting action found (``snapshot.tables.Help``); groups whose search was deferred are missing.
@@ -125,6 +129,8 @@ class CycleResult:
     actions_s: Mapping[str, float] = field(default_factory=dict)
     next_deadline_ns: int = 0
     left_out: Mapping[tuple[type[Object], str], str] = field(default_factory=dict)
+    tried: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    simulated: Mapping[str, int] = field(default_factory=dict)
     hard_claims: frozenset[str] = frozenset()
     searches: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     leaving: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -49,6 +49,7 @@ class Decisions(NamedTuple):
     placements: Placements
     evictions: Evictions
     help: Flags  # (J, 4) by Action, a Help
+    simulated: Longs  # (4,) by Action: scenarios that were simulated
     verdict: Flags  # (J,) a Verdict
     free: Flags  # (J,) a RoomState (``solver.pipelined_room``)
     blocking_row: Ints  # (J,) queue of a gate, the task that found no node, or the set without a domain
@@ -81,6 +82,7 @@ def make_decisions(snapshot: Snapshot) -> Decisions:
             preemptor_held=np.zeros((n_tasks, 3)),
         ),
         help=np.zeros((n_jobs, 4), np.uint8),
+        simulated=np.zeros(4, np.int64),
         verdict=np.zeros(n_jobs, np.uint8),
         free=np.zeros(n_jobs, np.uint8),
         blocking_row=np.full(n_jobs, NULL, np.int32),

@@ -141,6 +141,7 @@ class Solution:
     releasing : (N, R) what leaving pods hold, less what is pipelined
     shared_left : (N,) GPUs left of those that pods share, once leaving pods have left; counted in neither of these
     help : (J, 4) by action, what it found for the job, each a ``Help``
+    simulated : (4,) by action, how many scenarios it simulated
     pipelined_free : (J,) whether the job is pipelined onto room that is free already
     hard_claims : (C,) whether a search for the devices of claims of the class was cut by its own steps
     queues : what each queue has, holds and requests
@@ -169,6 +170,7 @@ class Solution:
         self._volumes = state.volumes
         self._zones = state.zones.held
         self.help = decisions.help
+        self.simulated = decisions.simulated
         self.pipelined_free: Bools = decisions.free == FREE
         self.hard_claims: Bools = ctx.finder.steps.cut == CUT
         book, n_queues = state.book, snapshot.queues.parent.size

@@ -31,6 +31,7 @@ from kai_sched.plan.receipts import reason_code
 from kai_sched.plan.result import CycleResult
 from kai_sched.telemetry.memory_limit import memory_limit_bytes
 from kai_sched.telemetry.queue_metrics import Labels, QueueMetrics
+from kai_sched.telemetry.search_metrics import SearchMetrics
 from kai_sched.telemetry.series import OTHERS, EvictedPods, FirstStartWaits, Series
 from kai_sched.telemetry.unexpected import FAULTS, FaultLog
 
@@ -74,9 +75,13 @@ class Metrics:
             "task_scheduling_latency_milliseconds", "From a pod's creation until its binding is sent"
         )
         self._sent_to_done = self._histogram("task_bind_latency_milliseconds", "How long the API server takes to bind")
+        self._usage_query = self._histogram(
+            "usage_query_latency_milliseconds", "How long a database takes to say what queues used"
+        )
         self._scheduled = Series(
             f"{self._prefix}podgroups_scheduled_by_action", "Pod groups that an action found places for", ("action",)
         )
+        self._searches = SearchMetrics(self._prefix)
         self._leader = self._gauge("leader", "1 while this process holds the lease, else 0")
         self._ready = self._gauge("ready", "1 for each check of /readyz/scheduling that finds nothing, else 0", "check")
         self._failures = Counter(self._prefix + "cycle_failures", "Cycles that failed", registry=self._registry)
@@ -161,6 +166,11 @@ class Metrics:
             self._scheduled.add((action,), count)
             if action == "preempt":
                 self._preemptions.add((), count)
+        self._searches.count(result)
+
+    def observe_usage_query(self, lasted_s: float) -> None:
+        """A database of past usage has answered."""
+        self._usage_query.observe(lasted_s * MILLI)
 
     def show_pending(self, cluster: Cluster, result: CycleResult) -> None:
         """Show the pending pods and groups of this cycle, by queue and reason, and how long groups have waited."""
@@ -233,8 +243,11 @@ class Metrics:
 
     def render(self) -> bytes:
         """Return all metrics in the text format 0.0.4 of Prometheus."""
-        own = "".join(series.render() for series in (self._scheduled, self._preemptions, self._evicted.series))
+        own = "".join(series.render() for series in self._series())
         return prometheus_client.generate_latest(self._registry) + own.encode()
+
+    def _series(self) -> tuple[Series, ...]:
+        return self._scheduled, self._preemptions, self._evicted.series, *self._searches.series
 
     def _gauge(self, name: str, documentation: str, *labels: str) -> Gauge:
         return Gauge(self._prefix + name, documentation, labels, registry=self._registry)

@@ -81,6 +81,7 @@ def simulate_choice(action: int, p: int, k: int, ctx: Context, search: Search) -
         The preemptor.
     """
     snapshot = ctx.snapshot
+    ctx.decisions.simulated[action] += 1
     ctx.log.size[:] = 0
     list_chosen_tasks(p, snapshot, ctx.state, search)
     search.counts.work[0] += search.counts.scenario[0] + k

@@ -349,6 +349,7 @@ def simulate_new_scenario(k: int, preemptor: Preemptor, ctx: Context, search: Se
     if row == NULL:
         return False
     search.counts.work[0] += search.counts.scenario[0] + ctx.snapshot.queues.parent.shape[0]
+    ctx.decisions.simulated[preemptor.action] += 1
     if not simulate_scenario(p, k, ctx, search):
         return False
     if is_valid(preemptor.action, p, k, ctx, search):
