@@ -75,6 +75,9 @@ def lower_numa(
         (T,) the pod of each task, its class, and its node and status.
     resources
         (R,) the resources that classes request.
+
+    What a task takes of zones is in the units of ``model.resources``; amounts of a resource without a column are left
+    out, as nothing could refuse them.
     """
     numa = cluster.node_zones if PLUGIN in config.plugins else {}
     known = [numa.get(node.name) for node in nodes] if numa else []
@@ -111,7 +114,19 @@ def _no_zones(n_nodes: int, n_tasks: int, n_classes: int) -> NumaRows:
 
 @dataclass(slots=True)
 class _RequestRows:
-    """The rows of ``NumaRequests`` so far, and by class how many there are up to it."""
+    """The rows of ``NumaRequests`` so far, and by class how many there are up to it.
+
+    Attributes
+    ----------
+    ends
+        By class: the row after its last request.
+    guaranteed
+        By class: 1 if its pods are guaranteed.
+    alone
+        By request: 1 for an init container that runs before the others.
+    entry_ptr, entries
+        By request: where its entries begin; the column and the amount of each.
+    """
 
     ends: list[int] = field(default_factory=list)
     guaranteed: list[int] = field(default_factory=list)

@@ -72,7 +72,10 @@ def lower_topologies(cache: Cache, used: Longs, topologies: Mapping[str, Topolog
 
 
 def _columns(constraint: TopologyConstraint, topologies: Mapping[str, Topology], rows: Mapping[str, int]) -> Ints:
-    """(4,) row of the topology, numbers of the required and the preferred level (0: none), and the verdict on it."""
+    """(4,) row of the topology, numbers of the required and the preferred level (0: none), and the verdict on it.
+
+    A constraint with a fault keeps the set from being placed, so its other numbers do not matter then.
+    """
     found = topologies.get(constraint.topology)
     if found is None:
         return np.array([NULL, 0, 0, Verdict.NO_TOPOLOGY], np.int32)

@@ -75,9 +75,7 @@ class Metrics:
             "task_scheduling_latency_milliseconds", "From a pod's creation until its binding is sent"
         )
         self._sent_to_done = self._histogram("task_bind_latency_milliseconds", "How long the API server takes to bind")
-        self._usage_query = self._histogram(
-            "usage_query_latency_milliseconds", "How long a database takes to say what queues used"
-        )
+        self._usage_query = self._histogram("usage_query_latency_milliseconds", "How long a query for past usage takes")
         self._scheduled = Series(
             f"{self._prefix}podgroups_scheduled_by_action", "Pod groups that an action found places for", ("action",)
         )
