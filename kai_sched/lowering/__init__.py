@@ -4,8 +4,8 @@
 store. A module for each table: ``queues``, ``jobs`` with ``sub_group_tree``, ``nodes``, ``devices``, ``host_ports``,
 ``terms`` (bounded by ``term_work``), ``volumes``, ``topologies``, ``numa`` and, in a package of their own, ``claims``.
 ``pod_classes`` finds pods that placement cannot tell apart, ``equivalence`` jobs that differ in their requests only,
-``constraints`` what pods ask of nodes. ``settings`` turns the configuration into numbers. ``cycle.lift`` turns rows back
-into names.
+``constraints`` what pods ask of nodes. ``settings`` turns the configuration into numbers. ``cycle.lift`` turns rows
+back into names.
 
 The way of a field: ``cache`` reads it into a cell of a pod or a group (``cached_rows.PodCell``, ``GroupCell``), a
 module above turns the cells into a column of its table (``snapshot.tables``; ``snapshot.columns`` has the schema).

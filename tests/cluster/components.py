@@ -35,6 +35,7 @@ GROUPS = (
     "allocator",
     "prometheus",
     "prometheus-operator",
+    "node-topology",
 )
 ASSETS = "KUBEBUILDER_ASSETS"
 
@@ -61,9 +62,10 @@ SHIPPED = {
     ),
     "kueue": ("sigs.k8s.io/kueue", "manifests", ("config/components/crd/bases",)),
     "lws": ("sigs.k8s.io/lws", "manifests", ("config/crd/bases", "config/webhook")),
+    "node-topology": ("github.com/k8stopologyawareschedwg/noderesourcetopology-api", "manifests", ("manifests",)),
 }
 
-FILES_ONLY = frozenset({"kueue", "prometheus-operator"})  # groups without a program
+FILES_ONLY = frozenset({"kueue", "prometheus-operator", "node-topology"})  # groups without a program
 
 
 class Unavailable(Exception):

@@ -17,15 +17,20 @@ from kai_sched.answers.explain.user_changes import demand_changes
 from kai_sched.answers.goal import group_pods, pod_gpus
 from kai_sched.answers.words import count, number, some
 from kai_sched.answers.workload_changes import Preemptible, Tolerate, waits
+from kai_sched.cycle.explain.groups import NODE_TEXTS
 from kai_sched.lowering.constraints import untolerated
 from kai_sched.model.config import in_pool
+from kai_sched.model.numa import Alignment, NodeZones
 from kai_sched.model.objects import UNLIMITED, Node, Pod, Queue, Share
 from kai_sched.model.queue_tree import path_to_root
 from kai_sched.model.selectors import admits
 from kai_sched.plan.reasons import NO_DOMAIN, OVER_QUOTA, show_amount, show_number
 from kai_sched.plan.result import QUEUE_RESOURCES, GroupState
+from kai_sched.snapshot.verdicts import Verdict
 
 _OPEN = Share(UNLIMITED, UNLIMITED, 1.0)
+_HAS_ROOM = "with room for a pod"
+_NOT_ALIGNED = NODE_TEXTS[Verdict.NOT_ALIGNED]
 _CONSTRAINED = "topology: its constraint cannot be met"
 
 
@@ -137,6 +142,8 @@ def room_text(search: TrialSearch, waiting: Sequence[Pod]) -> str:
         return "room: no node has any for it"
     pod = max(waiting, key=pod_gpus)
     scarce = "gpu" if pod_gpus(pod) else "cpu"
+    state = search.base.last.groups.get(search.group)
+    unaligned = state is not None and state.reason is not None and _NOT_ALIGNED in state.reason.message
     found: Counter[str] = Counter()
     names: dict[str, list[str]] = {}
     without = 0
@@ -148,6 +155,8 @@ def room_text(search: TrialSearch, waiting: Sequence[Pod]) -> str:
             continue
         room = states[name].idle if name in states else {}
         word = node_word(node, pod, room)
+        if word == _HAS_ROOM and unaligned and _is_aligned(cluster.node_zones.get(name), pod):
+            word = "with room for a pod, but not in its NUMA zones"
         found[word] += 1
         names.setdefault(word, []).append(name)
     kind = "GPU node" if scarce == "gpu" else "node"
@@ -177,7 +186,13 @@ def node_word(node: Node, pod: Pod, idle: object) -> str:
         return "not matched by its node affinity"
     room = idle if isinstance(idle, dict) else {}
     fits = all(room.get(name, 0.0) >= amount for name, amount in pod.shape.request)
-    return "with room for a pod" if fits and not pod.shape.share else "full"
+    return _HAS_ROOM if fits and not pod.shape.share else "full"
+
+
+def _is_aligned(zones: NodeZones | None, pod: Pod) -> bool:
+    """Whether the kubelet of a node with such zones refuses the pod where they cannot hold it."""
+    strict = (Alignment.RESTRICTED, Alignment.SINGLE)
+    return zones is not None and zones.policy in strict and pod.shape.numa is not None
 
 
 def claim_text(search: TrialSearch, state: GroupState, waiting: Sequence[Pod], raised: Set[str]) -> str:

@@ -12,11 +12,11 @@ from tests.scenarios.table import cluster_of
 GROUP = "ns/g"
 
 
-def explanation(text: str, group: str = GROUP) -> Explanation:
+def explanation(text: str, group: str = GROUP, config: Config | None = None) -> Explanation:
     """Why the group waits in the cluster of this text."""
     cluster = cluster_of(text)
     workloads = workloads_of(cluster)
-    return explain(Trials(cluster, Config(), NOW_NS), workloads.of(group), workloads)
+    return explain(Trials(cluster, config or Config(), NOW_NS), workloads.of(group), workloads)
 
 
 def suggested(found: Explanation) -> dict[str, list[str]]:

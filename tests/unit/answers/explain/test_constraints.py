@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from kai_sched import Config
 from kai_sched.answers.explain.constraints import node_word
 from kai_sched.model.objects import Pod
 from tests.scenarios.table import cluster_of
@@ -49,6 +52,16 @@ from tests.unit.answers.explain.explained import constraints, explanation
 def test_each_kind_with_its_numbers(text: str, kind: str, told: str) -> None:
     found = explanation(text)
     assert [(each.text, each.necessary) for each in found.constraints if each.kind == kind] == [(told, True)]
+
+
+def test_room_that_no_numa_zone_has_is_told_as_that() -> None:
+    text = 'node a gpu=4\nzones a each=gpu:2\npod r-0 gpu=1 on=a in="0=gpu:1" aligned=gpu:1\n'
+    text += (
+        'pod s-0 gpu=1 on=a in="1=gpu:1" aligned=gpu:1\nnode b gpu=4\npod t-0 gpu=4 on=b\npod g-0 gpu=2 aligned=gpu:2'
+    )
+    found = explanation(text, config=replace(Config(), plugins={**Config().plugins, "numa": {}}))
+    texts = [each.text for each in found.constraints if each.kind == "room"]
+    assert texts == ["room: 1 GPU node full, 1 with room for a pod, but not in its NUMA zones"]
 
 
 def test_what_blocks_it_only_together_is_told_as_that() -> None:
