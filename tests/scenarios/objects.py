@@ -221,6 +221,7 @@ def pod(words: Words, place: int) -> o.Pod:
         gates=("held",) if status == "Gated" else (),
         claims=c.uses(words),
         zones=numa.placement(words.get("in", "")),
+        safe_to_consolidate="unsafe" not in words,
     )
 
 
