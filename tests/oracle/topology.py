@@ -86,6 +86,11 @@ def may_stay(world: World, member: GroupSet | PodSet, task: Task, home: str) -> 
     return came <= {domain(home), *stayed} or domain(home) in came | stayed
 
 
+def pod_sets(member: GroupSet | PodSet) -> list[PodSet]:
+    """All pod sets below the set, or itself."""
+    return [member] if isinstance(member, PodSet) else [each for part in member.members for each in pod_sets(part)]
+
+
 def is_constrained(member: GroupSet | PodSet) -> bool:
     """Whether the set or one within it has a constraint."""
     inner = member.members if isinstance(member, GroupSet) else []
@@ -95,7 +100,7 @@ def is_constrained(member: GroupSet | PodSet) -> bool:
 def domains_to_try(world: World, member: GroupSet | PodSet, tasks: list[Task], within: Within) -> list[Within]:
     """Those that can hold the tasks, in the order in which they are tried (10.1)."""
     found = measure(world, member, tasks, within)
-    if found is None:
+    if found is None or (world.config.victims == "original" and not found.holds(found.start)):
         return []
     domains = [
         domain
@@ -182,6 +187,14 @@ class Measured:
     def inside(self, domain: Domain) -> tuple[str, ...]:
         return tuple(name for name, path in self.paths.items() if path[: len(domain)] == domain)
 
+    def counted(self, domain: Domain) -> tuple[str, ...]:
+        """The nodes of which it counts what is free; as in v0.17.0 all with ``victims: original``, below the start."""
+        if self.world.config.victims != "original":
+            return self.inside(domain)
+        paths = {name: path_of(self.topology, machine) for name, machine in self.world.machines.items()}
+        below = max(domain, self.start, key=len)
+        return tuple(name for name, path in paths.items() if path is not None and path[: len(below)] == below)
+
     def at(self, level: int) -> list[Domain]:
         """The domains of the level in their order (step 5); those above the start have its nodes.
 
@@ -197,7 +210,7 @@ class Measured:
     def holds(self, domain: Domain) -> bool:
         """Whether the domain can hold the tasks, counted in pods or by the ratio (steps 3 and 4)."""
         if self._in_pods():
-            return sum(self._pods_on(name) for name in self.inside(domain)) >= len(self.tasks)
+            return sum(self._pods_on(name) for name in self.counted(domain)) >= len(self.tasks)
         return self.ratio(domain) <= 1
 
     def ratio(self, domain: Domain) -> float:
@@ -205,14 +218,19 @@ class Measured:
         parts = [0.0]
         for resource in self._resources():
             asked = sum(asks(task, resource) for task in self.tasks)
-            free = sum(self._free(name, resource) for name in self.inside(domain))
+            free = sum(self._free(name, resource) for name in self.counted(domain))
             if asked and resource != "pods":
                 parts.append(asked / free if free > 0 else NOTHING_FREE)
         return max(parts)
 
     def kept(self) -> set[Domain] | None:
         """The domains of the required level in which pods of the set have a place; None: anything goes (step 6)."""
-        nodes = [task.node for task in self.member.tasks if task.status in ACTIVE]
+        tasks = self.member.tasks
+        if self.world.config.victims == "original":
+            # As in v0.17.0 pods of sets of which the chunk has no task do not count.
+            in_chunk = [each.tasks for each in pod_sets(self.member) if any(task in each.tasks for task in self.tasks)]
+            tasks = [task for its in in_chunk for task in its]
+        nodes = [task.node for task in tasks if task.status in ACTIVE]
         if not self.required or not nodes:
             return None
         paths = [path_of(self.topology, self.world.machines[node]) for node in nodes if node in self.world.machines]

@@ -134,7 +134,7 @@ def test_what_is_passed_over_was_tried_before(objects: list[o.Object], action: s
 
 def asked_again(*arguments: Any) -> tuple[int, int]:
     """``clear_node``, as if the first victim after those that were skipped had gone first."""
-    skipped = arguments[2]
+    skipped, _ = arguments[2]
     outcome, _ = CLEAR_NODE(*arguments)
     return outcome, skipped + 1 if skipped < 20 else 0
 

@@ -48,10 +48,14 @@ def list_domains(f: int, ctx: Context) -> None:
     sort_domains(start, narrowest, ctx)
     if preferred > 0:
         rank_preferred(f, preferred, ctx)
-    pinned = required > 0 and mark_holders(s, required, ctx)
+    pinned = False
+    if required > 0:
+        by_chunk = ctx.settings.minimal == 0
+        pinned = mark_holders_in_chunk(f, required, ctx) if by_chunk else mark_holders(s, required, ctx)
     if uniform:
         note_roomiest(start, required, pinned, ctx)
-    if topo.fits[start] == 0:
+    # Amounts below 0 of one domain may keep the start from holding what another domain can; v0.17.0 stops all the same.
+    if topo.fits[start] == 0 and (uniform or ctx.settings.minimal == 0):
         return
     level = narrowest
     while level >= required:  # Bound: the levels of the topology.
@@ -200,18 +204,41 @@ def mark_holders(s: int, required: int, ctx: Context) -> bool:
     Writes ``holder`` (H,): the new ``counts[1]`` where a pod is. Pods of all sets below ``s`` count, not only those of
     the chunk.
     """
-    topo, snapshot, task = ctx.scratch.topology, ctx.snapshot, ctx.state.task
-    w, sets, leaf = snapshot.sets.topology[s], snapshot.sets, snapshot.topologies.leaf
-    topo.counts[1] += 1
-    found, x = False, s
+    sets, found, x = ctx.snapshot.sets, False, s
+    ctx.scratch.topology.counts[1] += 1
     while x < sets.parent.shape[0] and (x == s or sets.parent[x] != NULL):  # Bound: the sets of the job.
         if is_in_set(x, s, ctx):
-            for t in range(sets.task_ptr[x], sets.task_ptr[x + 1]):
-                if IS_PIPELINED <= task.status[t] <= IS_RUNNING:
-                    found = True
-                    if task.node[t] != NULL and leaf[w, task.node[t]] != NULL:
-                        topo.holder[ancestor(leaf[w, task.node[t]], required, ctx)] = topo.counts[1]
+            found = mark_holders_of(x, s, required, ctx) or found
         x += 1
+    return found
+
+
+@inner
+def mark_holders_in_chunk(f: int, required: int, ctx: Context) -> bool:
+    """Do as ``mark_holders`` for frame ``f``, but by pods of sets of which the chunk has tasks, as in v0.17.0.
+
+    Tasks of a set are neighbours in the chunk. Writes ``holder`` (H,).
+    """
+    topo, last, found = ctx.scratch.topology, NULL, False
+    topo.counts[1] += 1
+    for entry in range(topo.first[f], topo.end[f]):
+        x = ctx.snapshot.tasks.set[ctx.scratch.chunk[entry]]
+        if x != last:
+            found = mark_holders_of(x, topo.set[f], required, ctx) or found
+        last = x
+    return found
+
+
+@inner
+def mark_holders_of(x: int, s: int, required: int, ctx: Context) -> bool:
+    """Mark the domains at the required level of set ``s`` in which pods of set ``x`` alone are, as ``mark_holders``."""
+    topo, snapshot, task = ctx.scratch.topology, ctx.snapshot, ctx.state.task
+    w, leaf, found = snapshot.sets.topology[s], snapshot.topologies.leaf, False
+    for t in range(snapshot.sets.task_ptr[x], snapshot.sets.task_ptr[x + 1]):
+        if IS_PIPELINED <= task.status[t] <= IS_RUNNING:
+            found = True
+            if task.node[t] != NULL and leaf[w, task.node[t]] != NULL:
+                topo.holder[ancestor(leaf[w, task.node[t]], required, ctx)] = topo.counts[1]
     return found
 
 
