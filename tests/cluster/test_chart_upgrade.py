@@ -19,6 +19,14 @@ KEEP = {"helm.sh/resource-policy": "keep"}
 QUEUES = "queues.scheduling.run.ai"
 
 
+# What runs with the old chart here is this version all the same, which reads one kind more.
+READ_SINCE = {
+    "apiGroups": ["topology.node.k8s.io"],
+    "resources": ["noderesourcetopologies"],
+    "verbs": ["list", "watch"],
+}
+
+
 def old_chart(folder: Path, port: int) -> Path:
     """A chart of version 0.1.0: the objects of its manifests/, and definitions of which Queue lacks a column."""
     (folder / "templates").mkdir(parents=True)
@@ -26,6 +34,8 @@ def old_chart(folder: Path, port: int) -> Path:
     (folder / "Chart.yaml").write_text(yaml.safe_dump(chart))
     found = list(yaml.safe_load_all(OLD.read_text()))
     for each in found:
+        if each["kind"] == "ClusterRole" and each["metadata"]["name"] == "kai-scheduler":
+            each["rules"].append(READ_SINCE)
         for hook in each.get("webhooks", ()):
             path = hook["clientConfig"].pop("service")["path"]
             hook["clientConfig"]["url"] = f"https://127.0.0.1:{port}{path}"

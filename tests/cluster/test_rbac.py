@@ -26,8 +26,10 @@ GROUPING = {
     ("get", "podgroups"),
     ("update", "podgroups"),
 }
-# Asked for from Kubernetes 1.36 on, and by an admission plugin that is off by default.
-LATER = {("update", "resourceclaims/binding"), ("update", "pods/finalizers")}
+# Asked for from Kubernetes 1.36 on, by an admission plugin that is off by default, and where agents tell of NUMA zones.
+LATER = {("update", "resourceclaims/binding"), ("update", "pods/finalizers")} | {
+    (verb, "noderesourcetopologies") for verb in ("list", "watch")
+}
 
 
 def install(cluster: Cluster) -> None:
