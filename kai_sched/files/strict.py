@@ -52,7 +52,6 @@ ANNOTATIONS = (
     names.SEGMENT_SIZE_ANNOTATION,
     names.SEGMENT_REQUIRED_ANNOTATION,
     names.SEGMENT_PREFERRED_ANNOTATION,
-    names.SAFE_TO_CONSOLIDATE_ANNOTATION,
 )
 _KNOWN_NAMES = frozenset(
     value for name, value in vars(names).items() if name.endswith(("_LABEL", "_ANNOTATION")) and isinstance(value, str)

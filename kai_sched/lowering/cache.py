@@ -267,7 +267,8 @@ class Cache:
         cells[:, GroupCell.LAST_START] = [moment(each.last_start_ns) if each.last_start_ns else 0 for each in groups]
         cells[:, GroupCell.STALE_SINCE] = [moment(each.stale_since_ns) if each.stale_since_ns else 0 for each in groups]
         cells[:, GroupCell.MAY_EVICT_AT] = [may_evict_at(group) if group.preemption_delay_s else 0 for group in groups]
-        cells[:, GroupCell.GRACE] = [UNSET if (s := each.staleness_grace_s) is None else grace(s) for each in groups]
+        graces = [group.staleness_grace_s for group in groups]
+        cells[:, GroupCell.GRACE] = [UNSET if seconds is None else grace(seconds) for seconds in graces]
         cells[:, GroupCell.GIVEN_UP] = [group.given_up_in == config.pool_of_conditions for group in groups]
         return cells
 
@@ -335,7 +336,6 @@ class Cache:
             for pod, held in zip(pods, reserves, strict=True)
         ]
         cells[:, PodCell.KUBEFLOW : PodCell.LABEL_SET] = task_order(pods, config)
-        cells[:, PodCell.NOT_CONSOLIDATED] = [not pod.safe_to_consolidate for pod in pods]
         label_sets = [self.terms.label_set(pod) for pod in pods] if self.terms.terms else [NULL] * len(pods)
         cells[:, PodCell.LABEL_SET] = label_sets
         cells[:, PodCell.CLASS] = [

@@ -226,27 +226,14 @@ def make_sets(
     )
 
 
-def make_jobs(jobs: JobRows, task_ptr: Ints, alike: tuple[Ints, Ints], not_consolidated: Longs) -> Jobs:
-    """The table of jobs.
-
-    Parameters
-    ----------
-    task_ptr
-        (S + 1,) that of the sets.
-    alike
-        The columns of ``job_equivalence``.
-    not_consolidated
-        Jobs with a pod that consolidation does not move; each may be there several times.
-    """
-    stays = np.zeros(jobs.queue.size, np.uint8)
-    stays[not_consolidated] = 1
+def make_jobs(jobs: JobRows, task_ptr: Ints, alike: tuple[Ints, Ints]) -> Jobs:
+    """The table of jobs. ``task_ptr`` (S + 1,) is that of the sets, ``alike`` the columns of ``job_equivalence``."""
     last_start, waits_until, stale_since, grace = (np.ascontiguousarray(column) for column in jobs.times.T)
     equivalence, queue_equivalence = alike
     return Jobs(
         queue=jobs.queue,
         priority=jobs.priority,
         preemptible=jobs.preemptible,
-        not_consolidated=stays,
         refused=jobs.refused,
         turn=jobs.turn,
         n_first=jobs.n_first,

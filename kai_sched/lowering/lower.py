@@ -211,8 +211,7 @@ def _job_tables(
     set_table = make_sets(cache, jobs, pods.sets, pods.status == Status.SUCCEEDED, topologies.constraints)
     kinds = constraint_kinds(set_table) if topologies.any else None
     alike = job_equivalence(classes.kind, pods.job, pods.sets, waits, traits, jobs.queue, kinds)
-    stays = pods.job[(pods.cells[:, PodCell.NOT_CONSOLIDATED] == 1) & (pods.job != NULL)]
-    return freeze(make_jobs(jobs, set_table.task_ptr, alike, stays)), freeze(set_table), topologies
+    return freeze(make_jobs(jobs, set_table.task_ptr, alike)), freeze(set_table), topologies
 
 
 def _brief(

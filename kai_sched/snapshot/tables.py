@@ -289,13 +289,13 @@ class Volumes(NamedTuple):
 class Jobs(NamedTuple):
     """One row for each job (pod group), by creation time, then uid (semantics 0.4, 1.3).
 
-    The columns are (J,), times and durations in ns. ``set_ptr``, ``task_ptr`` (J + 1,): its sets, its tasks.
+    The columns are (J,), times and durations in ns. ``set_ptr`` and ``task_ptr``, (J + 1,) each, are where its sets and
+    tasks begin; both are contiguous.
     """
 
     queue: Ints
     priority: Longs
     preemptible: Flags
-    not_consolidated: Flags
     refused: Flags
     turn: Flags
     n_first: Ints

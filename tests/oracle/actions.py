@@ -308,7 +308,6 @@ def consolidation(session: Session) -> None:
             for victim in world.jobs
             if victim is not job
             and victim.preemptible
-            and all(task.pod.safe_to_consolidate for task in victim.tasks)
             and victim.queue in world.accounts
             and not world.accounts[victim.queue].children
             and _can_leave(world, victim)

@@ -227,7 +227,6 @@ def _pod(
         phase=o.Phase.RUNNING if status in ("Running", "Releasing") else o.Phase.PENDING,
         deleted_ns=NOW_NS - gone_s * G if gone_s else 0,
         gates=("held",) if status == "Gated" else (),
-        safe_to_consolidate=rng.random() < 0.95,
     )
 
 

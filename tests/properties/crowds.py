@@ -180,7 +180,6 @@ def _pod(rng: random.Random, name: str, group: str, tree: tuple[o.SubGroup, ...]
         group=group,
         sub_group=rng.choice(leaves) if leaves else "",
         scheduler="kai-scheduler",
-        safe_to_consolidate=rng.random() < 0.95,
     )
 
 
@@ -200,5 +199,4 @@ def _placed(rng: random.Random, pod: o.Pod, rooms: Rooms) -> o.Pod:
     node, groups = place
     fields = {name: getattr(pod, name) for name in ("namespace", "name", "shape", "uid", "created_ns", "group")}
     more = {"sub_group": pod.sub_group, "scheduler": pod.scheduler, "gpu_groups": groups}
-    more["safe_to_consolidate"] = pod.safe_to_consolidate
     return o.Pod(**fields, **more, node=node, phase=o.Phase.RUNNING)

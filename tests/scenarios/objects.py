@@ -221,7 +221,6 @@ def pod(words: Words, place: int) -> o.Pod:
         gates=("held",) if status == "Gated" else (),
         claims=c.uses(words),
         zones=numa.placement(words.get("in", "")),
-        safe_to_consolidate="unsafe" not in words,
     )
 
 

@@ -77,7 +77,6 @@ def make_room(action: int, ctx: Context, tree: Tree, search: Search) -> None:
     settings, snapshot, state, decisions = ctx.settings, ctx.snapshot, ctx.state, ctx.decisions
     if not enqueue_pending_jobs(action, ctx, tree):
         return
-    search.counts.action[0] = action
     list_candidates(ctx, search)
     search.failed[:] = NULL
     search.counts.work[0] = 0

@@ -261,13 +261,13 @@ def assemble(
         "cls": zeros,
         **dict.fromkeys(("node", "nominated"), nowhere),
         "foreign": [j == NULL for j in job],
-        "share_ptr": [0] * (len(job) + 1),
-        "device": [],
-    } | (tasks or {})
+        **dict(zip(("share_ptr", "device"), ([0] * (len(job) + 1), []), strict=True)),
+        **(tasks or {}),
+    }
     none, all_jobs, alike = [0] * len(roots), [1] * len(roots), list(range(len(roots)))
     job_columns = {"queue": none, "priority": none, "preemptible": all_jobs, "refused": none, "grace": none}
-    rest = ("not_consolidated", "turn", "n_first", "last_start", "waits_until", "stale_since")
-    job_columns |= dict.fromkeys(rest, none) | {"equivalence": alike, "queue_equivalence": alike} | (jobs or {})
+    job_columns |= {"turn": none, "n_first": none, "last_start": none, "waits_until": none, "stale_since": none}
+    job_columns |= {"equivalence": alike, "queue_equivalence": alike, **(jobs or {})}
     return Snapshot(
         queues,
         nodes,
