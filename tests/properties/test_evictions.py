@@ -100,7 +100,8 @@ def test_equals_the_twin_in_domains(objects: list[o.Object], config: Config) -> 
 @each_decider
 @given(objects=IN_DOMAINS, config=CONFIGS)
 def test_no_gang_is_spread(decider: Decider, objects: list[o.Object], config: Config) -> None:
-    """Over the domains of a level that it requires, whoever is moved or comes."""
+    """Over the domains of a level that it requires, whoever is moved or comes; later chunks of v0.17.0 may be."""
+    config = replace(config, victims="minimal")
     check_domains(Cluster.of(objects), decide_once(objects, decider, config).stands)
 
 
