@@ -126,6 +126,7 @@ def soak(bench: Bench, minutes: float, rate: float, seed: int) -> tuple[list[Fig
             faults.restart_api_server(kill)
             pair = replicas.revive(pair)
         stays = replicas.take_turns(pair, max(1, int(minutes / TURNS_MINUTES)))
+        load.judge.lead(load.clock.now_s())
         figures = stay(faults, stays, load, minutes, plugin)
         load.stop_coming()
         faults.mend()

@@ -69,6 +69,7 @@ class Judge:
         self.groups: dict[str, str] = {}  # the PodGroup that each workload's pods name
         self.faults: list[str] = []
         self.fault_count = 0
+        self.led_since_s: float | None = None  # since when the replica leads that stays
         self.waits_s: list[float] = []
         self.made = 0
         self.torn_worst_s = 0.0
@@ -83,6 +84,10 @@ class Judge:
         self._early: dict[str, tuple[str, float, bool, Collection[str]]] = {}
 
     # What we do
+
+    def lead(self, now_s: float) -> None:
+        """The replica leads that stays. Before, leaders end one after the other, so only from now on is a pod late."""
+        self.led_since_s = now_s
 
     def make(self, wanted: Wanted, now_s: float) -> None:
         """The API server has the pod."""
@@ -174,7 +179,7 @@ class Judge:
         """What has not happened in time?"""
         for pod in self.pods.values():
             overdue = pod.wanted.fits and pod.bound_s is None and not pod.leaves and not pod.is_late
-            if overdue and now_s - pod.made_s > self.late_s:
+            if overdue and self._waits_s(pod, now_s) > self.late_s:
                 pod.is_late = True
                 self._fault(f"pod {pod.wanted.name} was not bound in {self.late_s:g} s")
         for workload, names in self.gangs.items():
@@ -192,7 +197,8 @@ class Judge:
 
     def _bind(self, pod: Followed, node: str, now_s: float, ended: bool, gpus: Collection[str]) -> None:
         pod.node, pod.bound_s, pod.gpus = node, now_s, gpus
-        self.waits_s.append(max(0.0, now_s - pod.made_s))
+        if self.led_since_s is not None:
+            self.waits_s.append(self._waits_s(pod, now_s))
         room = self.rooms.get(node)
         if room is None:
             if now_s - self._deleted.get(node, -STALE_S) >= STALE_S:
@@ -210,6 +216,10 @@ class Judge:
         if pod.wanted.share:
             self.devices.hold(pod.wanted.name, node, gpus, pod.wanted.share, now_s)
         self._check_room(room, pod, node)
+
+    def _waits_s(self, pod: Followed, now_s: float) -> float:
+        """How long the pod has waited for the replica that stays."""
+        return 0.0 if self.led_since_s is None else max(0.0, now_s - max(pod.made_s, self.led_since_s))
 
     def _check_room(self, room: Room, pod: Followed, node: str) -> None:
         held = [self.pods[name].wanted for name in room.pods if name in self.pods]

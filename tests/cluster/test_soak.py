@@ -25,6 +25,7 @@ NODES = {"a": (1000, 2), "b": (1000, 2)}
 def judge(*pods: str, gpus: int = 1, milli_cpu: int = 100, apart: bool = False) -> Judge:
     """Of these pods, made at 100 s, which are one gang."""
     found = Judge(NODES, late_s=10.0, torn_s=20.0)
+    found.lead(0.0)
     for name in pods:
         found.make(Wanted(name, "work", milli_cpu, gpus, apart=apart), 100.0)
     if len(pods) > 1:
@@ -46,6 +47,21 @@ def test_what_goes_well_is_no_fault() -> None:
     well.forget("work", ["x", "y"])
     assert (well.faults, well.waits_s, well.groups) == ([], [3.0, 3.0], {})
     assert [room.pods for room in well.rooms.values()] == [set(), set()]
+
+
+def test_nobody_is_late_before_the_replica_that_stays_leads() -> None:
+    """While leaders end one after the other a pod may wait for several of them; then it counts from the last one on."""
+    found = Judge(NODES, late_s=10.0, torn_s=20.0)
+    for name in ("x", "y"):
+        found.make(Wanted(name, name, 100, 1), 100.0)
+    found.look(150.0)
+    assert (found.faults, found.waits_s) == ([], [])
+    found.lead(200.0)
+    found.look(210.0)
+    found.seen("x", "a", "", 204.0)
+    assert (found.faults, found.waits_s) == ([], [4.0])
+    found.look(211.0)
+    assert found.faults == ["pod y was not bound in 10 s"]
 
 
 def test_what_the_watch_shows_first_counts() -> None:
@@ -127,6 +143,7 @@ def raw(content: Object) -> msgspec.Raw:
 def sharing_judge(*shares: str, devices: int = 1) -> Judge:
     """Of pods p-0 and on with these parts of a GPU, each a workload of its own, made at 100 s."""
     found = Judge(NODES, late_s=10.0, torn_s=20.0)
+    found.lead(0.0)
     for number, share in enumerate(shares):
         wanted = Wanted(f"p-{number}", f"work-{number}", 100, 0, share=Fraction(share), devices=devices)
         found.make(wanted, 100.0)
