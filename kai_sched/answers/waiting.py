@@ -10,6 +10,7 @@ from kai_sched.answers.words import alike, number, pattern, since
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.model.objects import Pod
 from kai_sched.model.store import Cluster
+from kai_sched.plan.amounts import show_amount, show_number
 from kai_sched.plan.reasons import (
     NO_FIT,
     NO_QUEUE,
@@ -19,8 +20,6 @@ from kai_sched.plan.reasons import (
     QUEUE_NOT_LEAF,
     NoFit,
     Reason,
-    show_amount,
-    show_number,
 )
 from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, GroupState, QueueState
 

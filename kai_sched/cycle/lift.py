@@ -28,7 +28,8 @@ from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline, Side
 from kai_sched.plan.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.gpu_kinds import BY_DEVICES
-from kai_sched.snapshot.tables import DEFERRED, GPU, Action, Floats, Help, Longs, Status
+from kai_sched.snapshot.tables import DEFERRED, GPU, Floats, Help, Longs, Status
+from kai_sched.solver.pipeline import EVICTING
 from kai_sched.solver.solution import HeldBefore, PlacedTask, Solution
 
 Value = TypeVar("Value")
@@ -87,7 +88,7 @@ def lift(lowered: Lowered, solution: Solution, now_ns: int) -> CycleResult:
         Lifted(partial(_nodes, lowered, solution)),
         frozenset(group.key for group in lowered.groups[solution.pipelined_free]),
         tried=_tried(solution),
-        simulated={name: int(solution.simulated[action]) for action, name in _EVICTING.items()},
+        simulated={name: int(solution.simulated[action]) for name, action in EVICTING.items()},
         searches=_searches(lowered, solution),
         leaving=_leaving(lowered, solution),
         hard_claims=_hard_claims(lowered, solution),
@@ -95,13 +96,10 @@ def lift(lowered: Lowered, solution: Solution, now_ns: int) -> CycleResult:
     )
 
 
-_EVICTING = {action: ACTION_NAMES[action] for action in (Action.CONSOLIDATION, Action.RECLAIM, Action.PREEMPT)}
-
-
 def _tried(solution: Solution) -> dict[str, dict[str, int]]:
     """What the evicting actions found, and for how many groups."""
     found = {}
-    for action, name in _EVICTING.items():
+    for name, action in EVICTING.items():
         counts = np.bincount(solution.help[:, action], minlength=len(Help))
         tried = {code.name: int(counts[code]) for code in Help if code != Help.NOT_TRIED and counts[code]}
         if tried:

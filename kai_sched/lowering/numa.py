@@ -82,7 +82,7 @@ def lower_numa(
     numa = cluster.node_zones if PLUGIN in config.plugins else {}
     known = [numa.get(node.name) for node in nodes] if numa else []
     if not any(each is not None and each.zones for each in known):
-        return _no_zones(len(nodes), len(pods), int(of_task.max(initial=NULL)) + 1)
+        return no_zones(len(nodes), len(pods), int(of_task.max(initial=NULL)) + 1)
     arguments = config.plugins[PLUGIN]
     ignored = {canonical(name.strip()) for name in arguments.get("ignoreList", "").split(",")} | {PODS}
     reported = {name for each in known if each is not None for zone in each.zones for name in zone.allocatable}
@@ -96,7 +96,7 @@ def lower_numa(
     return NumaRows(zones, requests, names, aware)
 
 
-def _no_zones(n_nodes: int, n_tasks: int, n_classes: int) -> NumaRows:
+def no_zones(n_nodes: int, n_tasks: int, n_classes: int) -> NumaRows:
     """The tables without rows: no class asks for zones, no task holds some, and no node has any."""
     none = np.zeros((0, 0))
     zones = NumaZones(

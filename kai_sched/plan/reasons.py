@@ -11,10 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kai_sched.model.problems import some_of as some_of
-from kai_sched.plan.amounts import KINDS
-from kai_sched.plan.amounts import number as _number
-from kai_sched.plan.amounts import show_amount as show_amount
-from kai_sched.plan.amounts import show_number as show_number
+from kai_sched.plan.amounts import KINDS, number, show_amount, show_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +300,7 @@ def backed_off(pool: str) -> Reason:
 def delayed(seconds: float, until: str) -> Reason:
     """The preemption delay of the group has not ended; ``until`` is its end in UTC."""
     return Reason(
-        DELAYED, f"no pod is evicted for the group before {until}: its preemption delay is {_number(seconds)} seconds"
+        DELAYED, f"no pod is evicted for the group before {until}: its preemption delay is {number(seconds)} seconds"
     )
 
 
@@ -373,4 +370,4 @@ def no_fit(facts: NoFit) -> Reason:
 
 def of_shared(gpus: float) -> str:
     """After what is free of GPUs: how much of it is left of those that pods share; "" for nothing."""
-    return f" ({_number(gpus)} left of shared ones)" if gpus >= LEAST_SHOWN else ""
+    return f" ({number(gpus)} left of shared ones)" if gpus >= LEAST_SHOWN else ""

@@ -6,8 +6,9 @@ Used for events, conditions, logs and reports. All texts are made from effects a
 from __future__ import annotations
 
 from kai_sched.model.resources import PODS
+from kai_sched.plan.amounts import show_amount
 from kai_sched.plan.effects import Evict, Plan, Side
-from kai_sched.plan.reasons import show_amount, some_of
+from kai_sched.plan.reasons import some_of
 
 STALE = "stalegangeviction"
 CONSOLIDATION = "consolidation"

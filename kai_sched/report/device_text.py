@@ -9,7 +9,7 @@ from kai_sched.answers.words import number, some
 from kai_sched.model.keys import split_key
 from kai_sched.model.store import Cluster
 from kai_sched.plan.allocations import quantity
-from kai_sched.plan.reasons import show_number
+from kai_sched.plan.amounts import show_number
 from kai_sched.plan.result import CycleResult
 from kai_sched.report.claims import ClaimedDevice, claimed_devices
 from kai_sched.report.columns import Cell, Line, lay_out

@@ -279,8 +279,8 @@ def constraint_depth(snapshot: Snapshot) -> int:
     has_constraint = (sets.topology != NULL) | (sets.fault != 0)
     if not has_constraint.any():
         return 0
-    depth = has_constraint.astype(np.int64)
-    for s, parent in enumerate(sets.parent.tolist()):  # parents have lower rows
-        if parent != NULL:
-            depth[s] += depth[parent]
+    depth, above = has_constraint.astype(np.int64), sets.parent
+    while (above != NULL).any():  # Bound: the depth of the trees.
+        depth += (above != NULL) & has_constraint[above]
+        above = np.where(above == NULL, NULL, sets.parent[above])
     return int(depth.max())

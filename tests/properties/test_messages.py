@@ -14,7 +14,8 @@ from kai_sched.cycle.hint_tracker import HintTracker
 from kai_sched.cycle.world.pods import World, advance
 from kai_sched.model import objects as o
 from kai_sched.plan import waits
-from kai_sched.plan.reasons import OVER_LIMIT, OVER_QUOTA, Reason, show_amount
+from kai_sched.plan.amounts import show_amount
+from kai_sched.plan.reasons import OVER_LIMIT, OVER_QUOTA, Reason
 from kai_sched.plan.result import QUEUE_RESOURCES, QueueState
 from tests.properties.clusters import NOW_NS, clusters
 from tests.properties.crowds import FULL, Crowd, crowds, make_crowd

@@ -24,7 +24,8 @@ from kai_sched.model.numa import Alignment, NodeZones
 from kai_sched.model.objects import UNLIMITED, Node, Pod, Queue, Share
 from kai_sched.model.queue_tree import path_to_root
 from kai_sched.model.selectors import admits
-from kai_sched.plan.reasons import NO_DOMAIN, OVER_QUOTA, show_amount, show_number
+from kai_sched.plan.amounts import show_amount, show_number
+from kai_sched.plan.reasons import NO_DOMAIN, OVER_QUOTA
 from kai_sched.plan.result import QUEUE_RESOURCES, GroupState
 from kai_sched.snapshot.verdicts import Verdict
 
@@ -191,8 +192,7 @@ def node_word(node: Node, pod: Pod, idle: object) -> str:
 
 def _is_aligned(zones: NodeZones | None, pod: Pod) -> bool:
     """Whether the kubelet of a node with such zones refuses the pod where they cannot hold it."""
-    strict = (Alignment.RESTRICTED, Alignment.SINGLE)
-    return zones is not None and zones.policy in strict and pod.shape.numa is not None
+    return zones is not None and zones.policy >= Alignment.RESTRICTED and pod.shape.numa is not None
 
 
 def claim_text(search: TrialSearch, state: GroupState, waiting: Sequence[Pod], raised: Set[str]) -> str:

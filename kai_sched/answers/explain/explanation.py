@@ -24,7 +24,8 @@ from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.model.garbage import collector_paused
 from kai_sched.model.objects import Pod, Shape
 from kai_sched.model.priorities import PREEMPTIBLE_BELOW, default_priority
-from kai_sched.plan.reasons import Reason, show_amount
+from kai_sched.plan.amounts import show_amount
+from kai_sched.plan.reasons import Reason
 from kai_sched.plan.result import QUEUE_RESOURCES, GroupState
 
 GPU_PLACE = QUEUE_RESOURCES.index("gpu")

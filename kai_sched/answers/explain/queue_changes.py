@@ -13,7 +13,7 @@ from kai_sched.answers.explain.search import Changes, TrialSearch
 from kai_sched.answers.explain.suggestion import OWNER, Finding, NothingHelps, Suggestion
 from kai_sched.model.objects import UNLIMITED, Queue
 from kai_sched.model.queue_tree import path_to_root
-from kai_sched.plan.reasons import show_amount, show_number
+from kai_sched.plan.amounts import show_amount, show_number
 from kai_sched.plan.result import QUEUE_RESOURCES, QueueState
 
 # What amounts are raised by, in scheduler units.

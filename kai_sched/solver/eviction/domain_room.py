@@ -12,7 +12,7 @@ from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.tables import NODES_A_UNIT, Search
 from kai_sched.solver.eviction.victims.potential import slots
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.domains import is_in_set
+from kai_sched.solver.kernels.domains import end_of_set
 from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
@@ -30,14 +30,6 @@ def is_constrained(p: int, ctx: Context) -> bool:
 
 
 @inner
-def end_of_pending(s: int, entry: int, k: int, ctx: Context, search: Search) -> int:
-    """Return one past the last task of set ``s`` in ``search.pending`` (L,), of which the first ``k`` count."""
-    while entry < k and is_in_set(ctx.snapshot.tasks.set[search.pending[entry]], s, ctx):  # Bound: the tasks.
-        entry += 1
-    return entry
-
-
-@inner
 def some_set_has_no_domain(k: int, freed: Floats, ctx: Context, search: Search) -> bool:
     """Return whether no domain could hold some set with a required level, with ``freed`` (N, R) more than is free.
 
@@ -49,7 +41,7 @@ def some_set_has_no_domain(k: int, freed: Floats, ctx: Context, search: Search) 
         return False
     while s != NULL:  # Bound: the depth of the tree.
         if sets.topology[s] != NULL and sets.required[s] > 0:
-            w, found, end = sets.topology[s], False, end_of_pending(s, 0, k, ctx, search)
+            w, found, end = sets.topology[s], False, end_of_set(s, 0, k, search.pending, ctx)
             for h in range(topologies.ptr[w], topologies.ptr[w + 1]):
                 if topologies.level[h] == sets.required[s] and not found:
                     found = could_hold(h, 0, end, freed, ctx, search)

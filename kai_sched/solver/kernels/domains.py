@@ -12,7 +12,7 @@ Invariant: only ``scratch.topology`` is written, which no state depends on.
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Status
+from kai_sched.snapshot.tables import Ints, Longs, Status
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.domain_sizes import ancestor, is_allowed, measure_domains, rate_domains, sum_requests
 from kai_sched.solver.state import Context
@@ -42,16 +42,10 @@ def list_domains(f: int, ctx: Context) -> None:
     start = common_domain(f, LEVELS_MAX if ctx.settings.minimal == 0 and preferred == 0 else narrowest, ctx)
     if start == NULL:
         return
-    uniform = sum_requests(f, ctx)
-    measure_domains(f, start, ctx)
-    rate_domains(start, narrowest, uniform, topo.end[f] - topo.first[f], ctx)
-    sort_domains(start, narrowest, ctx)
-    if preferred > 0:
-        rank_preferred(f, preferred, ctx)
+    uniform = survey_domains(f, start, narrowest, ctx)
     pinned = False
     if required > 0:
-        by_chunk = ctx.settings.minimal == 0
-        pinned = mark_holders_in_chunk(f, required, ctx) if by_chunk else mark_holders(s, required, ctx)
+        pinned = mark_holders_in_chunk(f, ctx) if ctx.settings.minimal == 0 else mark_holders(s, ctx)
     if uniform:
         note_roomiest(start, required, pinned, ctx)
     # Amounts below 0 of one domain may keep the start from holding what another domain can; v0.17.0 stops all the same.
@@ -68,6 +62,24 @@ def list_domains(f: int, ctx: Context) -> None:
         level -= 1
     if ctx.settings.minimal == 1:
         put_favoured_first(f, ctx)
+
+
+@inner
+def survey_domains(f: int, start: int, narrowest: int, ctx: Context) -> bool:
+    """Measure and sort the domains from ``start`` down to level ``narrowest`` for the tasks of frame ``f``.
+
+    ``order`` (H,) has them, and ``points[f]`` (H,) those of the preferred level, if there is one. Returns whether pods
+    can be counted (``sum_requests``).
+    """
+    topo = ctx.scratch.topology
+    preferred = int(ctx.snapshot.sets.preferred[topo.set[f]])
+    uniform = sum_requests(f, ctx)
+    measure_domains(f, start, ctx)
+    rate_domains(start, narrowest, uniform, topo.end[f] - topo.first[f], ctx)
+    sort_domains(start, narrowest, ctx)
+    if preferred > 0:
+        rank_preferred(f, preferred, ctx)
+    return uniform
 
 
 @inner
@@ -198,8 +210,8 @@ def rank_preferred(f: int, level: int, ctx: Context) -> None:
 
 
 @inner
-def mark_holders(s: int, required: int, ctx: Context) -> bool:
-    """Mark the domains at the required level in which pods of set ``s`` are; return whether some pod has a place.
+def mark_holders(s: int, ctx: Context) -> bool:
+    """Mark the domains at the required level of set ``s`` in which its pods are; return whether one has a place.
 
     Writes ``holder`` (H,): the new ``counts[1]`` where a pod is. Pods of all sets below ``s`` count, not only those of
     the chunk.
@@ -208,13 +220,13 @@ def mark_holders(s: int, required: int, ctx: Context) -> bool:
     ctx.scratch.topology.counts[1] += 1
     while x < sets.parent.shape[0] and (x == s or sets.parent[x] != NULL):  # Bound: the sets of the job.
         if is_in_set(x, s, ctx):
-            found = mark_holders_of(x, s, required, ctx) or found
+            found = mark_holders_of(x, s, ctx) or found
         x += 1
     return found
 
 
 @inner
-def mark_holders_in_chunk(f: int, required: int, ctx: Context) -> bool:
+def mark_holders_in_chunk(f: int, ctx: Context) -> bool:
     """Do as ``mark_holders`` for frame ``f``, but by pods of sets of which the chunk has tasks, as in v0.17.0.
 
     Tasks of a set are neighbours in the chunk. Writes ``holder`` (H,).
@@ -224,22 +236,29 @@ def mark_holders_in_chunk(f: int, required: int, ctx: Context) -> bool:
     for entry in range(topo.first[f], topo.end[f]):
         x = ctx.snapshot.tasks.set[ctx.scratch.chunk[entry]]
         if x != last:
-            found = mark_holders_of(x, topo.set[f], required, ctx) or found
+            found = mark_holders_of(x, topo.set[f], ctx) or found
         last = x
     return found
 
 
 @inner
-def mark_holders_of(x: int, s: int, required: int, ctx: Context) -> bool:
-    """Mark the domains at the required level of set ``s`` in which pods of set ``x`` alone are, as ``mark_holders``."""
-    topo, snapshot, task = ctx.scratch.topology, ctx.snapshot, ctx.state.task
-    w, leaf, found = snapshot.sets.topology[s], snapshot.topologies.leaf, False
-    for t in range(snapshot.sets.task_ptr[x], snapshot.sets.task_ptr[x + 1]):
+def mark_holders_of(x: int, s: int, ctx: Context) -> bool:
+    """Mark the domains of set ``s`` in which pods of set ``x`` alone are, as ``mark_holders``: ``holder`` (H,)."""
+    topo, task, task_ptr, found = ctx.scratch.topology, ctx.state.task, ctx.snapshot.sets.task_ptr, False
+    for t in range(task_ptr[x], task_ptr[x + 1]):
         if IS_PIPELINED <= task.status[t] <= IS_RUNNING:
             found = True
-            if task.node[t] != NULL and leaf[w, task.node[t]] != NULL:
-                topo.holder[ancestor(leaf[w, task.node[t]], required, ctx)] = topo.counts[1]
+            h = domain_of(s, task.node[t], ctx) if task.node[t] != NULL else NULL
+            if h != NULL:
+                topo.holder[h] = topo.counts[1]
     return found
+
+
+@inner
+def domain_of(s: int, n: int, ctx: Context) -> int:
+    """Return the domain of the required level of set ``s`` in which node ``n`` is, or NULL; ``leaf`` is (W, N)."""
+    leaf = ctx.snapshot.topologies.leaf[ctx.snapshot.sets.topology[s], n]
+    return ancestor(leaf, ctx.snapshot.sets.required[s], ctx) if leaf != NULL else NULL
 
 
 @inner
@@ -248,6 +267,14 @@ def is_in_set(x: int, s: int, ctx: Context) -> bool:
     while x > s:  # Bound: the depth of the tree.
         x = ctx.snapshot.sets.parent[x]
     return x == s
+
+
+@inner
+def end_of_set(s: int, entry: int, length: int, tasks: Ints | Longs, ctx: Context) -> int:
+    """Return one past the last task of set ``s`` in ``tasks`` (L,), where they begin at ``entry``; ``length`` count."""
+    while entry < length and is_in_set(ctx.snapshot.tasks.set[tasks[entry]], s, ctx):  # Bound: the tasks.
+        entry += 1
+    return entry
 
 
 @inner

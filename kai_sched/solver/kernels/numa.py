@@ -366,6 +366,8 @@ def open_zones(ctx: Context) -> None:
             zones.free[row * numa.free.shape[1] + b] = numa.free[row, b]
     for entry in range(numa.held.shape[0]):
         zones.held[entry] = numa.held[entry]
+    if numa.held.shape[0] == 0:
+        return
     for t in range(tasks.job.shape[0]):
         if tasks.status[t] == IS_RELEASING:
             note_leaving(t, ctx)

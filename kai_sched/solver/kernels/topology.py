@@ -18,7 +18,7 @@ from kai_sched.snapshot.tables import Flags, Status
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.domain_sizes import ancestor
-from kai_sched.solver.kernels.domains import is_in_set, is_offered, list_domains
+from kai_sched.solver.kernels.domains import domain_of, end_of_set, is_in_set, is_offered, list_domains
 from kai_sched.solver.kernels.undo import rollback
 from kai_sched.solver.state import Context
 
@@ -71,8 +71,7 @@ def enter_domains(entry: int, length: int, ctx: Context) -> int:
     topo, sets = ctx.scratch.topology, ctx.snapshot.sets
     if topo.set.shape[0] == 0:
         return OK
-    while has_frames(ctx) and topo.end[topo.size[0] - 1] <= entry:  # Bound: the frames.
-        topo.size[0] -= 1
+    leave_placed_sets(entry, ctx)
     while True:  # Bound: each turn opens a frame of a set on the path to the task.
         f = topo.size[0]
         found = set_to_enter(ctx.scratch.chunk[entry], ctx)
@@ -81,12 +80,20 @@ def enter_domains(entry: int, length: int, ctx: Context) -> int:
         if sets.fault[found] != OK:
             topo.blocked[0] = found
             return int(sets.fault[found])
-        topo.end[f] = end_of_set(found, entry, length, ctx)
+        topo.end[f] = end_of_set(found, entry, length, ctx.scratch.chunk, ctx)
         begin_frame(f, found, entry, ctx)
         list_domains(f, ctx)
         if topo.n_candidates[f] == 0:
             return NO_DOMAIN
         topo.size[0] = f + 1
+
+
+@inner
+def leave_placed_sets(entry: int, ctx: Context) -> None:
+    """Close the frames of sets of which all tasks are before ``entry``; ``end`` is by frame."""
+    topo = ctx.scratch.topology
+    while has_frames(ctx) and topo.end[topo.size[0] - 1] <= entry:  # Bound: the frames.
+        topo.size[0] -= 1
 
 
 @inner
@@ -107,14 +114,6 @@ def set_to_enter(t: int, ctx: Context) -> int:
             found = s
         s = sets.parent[s]
     return int(found)
-
-
-@inner
-def end_of_set(s: int, entry: int, length: int, ctx: Context) -> int:
-    """Return one past the last task of set ``s`` in the chunk (L,), whose tasks begin at ``entry``."""
-    while entry < length and is_in_set(ctx.snapshot.tasks.set[ctx.scratch.chunk[entry]], s, ctx):  # Bound: the chunk.
-        entry += 1
-    return entry
 
 
 @inner
@@ -165,13 +164,6 @@ def is_active_in(t: int, s: int, ctx: Context) -> bool:
     if not IS_PIPELINED <= ctx.state.task.status[t] <= IS_RUNNING or ctx.state.task.node[t] == NULL:
         return False
     return is_in_set(ctx.snapshot.tasks.set[t], s, ctx)
-
-
-@inner
-def domain_of(s: int, n: int, ctx: Context) -> int:
-    """Return the domain of the required level of set ``s`` in which node ``n`` is, or NULL; ``leaf`` is (W, N)."""
-    leaf = ctx.snapshot.topologies.leaf[ctx.snapshot.sets.topology[s], n]
-    return ancestor(leaf, ctx.snapshot.sets.required[s], ctx) if leaf != NULL else NULL
 
 
 @inner

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from kai_sched.lowering.claims.requests import no_claims
+from kai_sched.lowering.numa import no_zones
 from kai_sched.snapshot.columns import NULL, SCHEMA
 from kai_sched.snapshot.tables import (
     GPU,
@@ -38,7 +39,6 @@ from kai_sched.solver.decisions import make_decisions
 from kai_sched.solver.log_size import make_log
 from kai_sched.solver.stages.fair_share import fair_share, feasibility
 from kai_sched.solver.state import Book, Context
-from tests.unit.solver.zones import no_zones
 
 UNLIMITED = float("inf")
 ALL = 2**31 - 1
@@ -46,7 +46,6 @@ ALL_ON = Settings(
     *(1.0, 1e7, 1e6, 1000.0, 10.0, 1e4, 100.0, 1, 1, 1, 1, 1, ALL, ALL, ALL, ALL),
     *(0, 0, 0, 0, 1, 1.0, 1, ALL, ALL, 0, 1, 2, 0),
 )
-N_RESOURCES = 5  # CPU, memory, GPU, pods and one more
 ON_NODE = (Status.BOUND, Status.RUNNING, Status.RELEASING, Status.STUCK_IN_RELEASING)
 OFF_NODE = (Status.PENDING, Status.PENDING, Status.PENDING, Status.GATED, Status.SUCCEEDED)
 
@@ -268,6 +267,7 @@ def assemble(
     job_columns = {"queue": none, "priority": none, "preemptible": all_jobs, "refused": none, "grace": none}
     job_columns |= {"turn": none, "n_first": none, "last_start": none, "waits_until": none, "stale_since": none}
     job_columns |= {"equivalence": alike, "queue_equivalence": alike, **(jobs or {})}
+    zones = no_zones(n_nodes, len(job), len(request))
     return Snapshot(
         queues,
         nodes,
@@ -280,7 +280,7 @@ def assemble(
         table(HostPorts, ptr=range(n_ports + 1), conflict=range(n_ports)),
         no_volumes(len(request), n_nodes),
         no_topologies(n_nodes),
-        *no_zones(len(request), len(job), n_nodes),
+        *map(freeze, (zones.zones, zones.requests)),
         table(Jobs, set_ptr=set_ptr, task_ptr=[int(sets.task_ptr[s]) for s in set_ptr], **job_columns),
         sets,
         *no_claims(len(request), len(job), n_nodes),

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.verdicts import Verdict
-from kai_sched.solver.eviction.domain_room import could_hold, end_of_pending
+from kai_sched.solver.eviction.domain_room import could_hold
 from kai_sched.solver.eviction.minimal.chunks import chunk_end
 from kai_sched.solver.eviction.minimal.given_domains import rank_domains
 from kai_sched.solver.eviction.minimal.taking import abandon
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.domain_sizes import ancestor
-from kai_sched.solver.kernels.domains import common_domain, mark_holders
+from kai_sched.solver.kernels.domains import common_domain, domain_of, end_of_set, mark_holders
 from kai_sched.solver.kernels.topology import begin_frame, has_frames, set_to_enter
 from kai_sched.solver.state import Context
 
@@ -43,7 +42,7 @@ def enter_costed_domains(entry: int, k: int, ctx: Context, search: Search) -> bo
             return True
         if ctx.snapshot.sets.fault[s] != OK:
             return False
-        topo.end[f] = end_of_pending(s, entry, k, ctx, search)
+        topo.end[f] = end_of_set(s, entry, k, search.pending, ctx)
         begin_frame(f, s, entry, ctx)
         tries.chosen[f], tries.placed[f], tries.best[f] = search.minimal.n_chosen[0], search.counts.placed[0], NULL
         list_domains_to_clear(f, ctx, search)
@@ -118,7 +117,7 @@ def list_domains_to_clear(f: int, ctx: Context, search: Search) -> None:
     if begin == NULL:
         return
     rank_domains(f, begin, ctx, search)
-    pinned = required > 0 and mark_holders(s, required, ctx)
+    pinned = required > 0 and mark_holders(s, ctx)
     end = begin + 1
     while topologies.level[begin] < required:  # Bound: the levels of the topology.
         begin, end = int(topologies.child_ptr[begin]), int(topologies.child_end[end - 1])
@@ -141,6 +140,5 @@ def refuse_chosen_domain(ctx: Context, search: Search) -> bool:
     s, n = set_to_enter(search.pending[0], ctx), search.minimal.place[0]
     if s == NULL or ctx.snapshot.sets.required[s] == 0:
         return False
-    leaf = ctx.snapshot.topologies.leaf[ctx.snapshot.sets.topology[s], n]
-    search.minimal.refused[ancestor(leaf, ctx.snapshot.sets.required[s], ctx)] = search.minimal.attempt[0]
+    search.minimal.refused[domain_of(s, n, ctx)] = search.minimal.attempt[0]
     return True

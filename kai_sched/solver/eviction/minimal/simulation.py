@@ -17,7 +17,7 @@ from __future__ import annotations
 import enum
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Snapshot, Status, TermKind, TermRole
+from kai_sched.snapshot.tables import Action, Snapshot, Status
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.evict import fits_at_home, has_room_at_home
 from kai_sched.solver.eviction.home_claims import fits_home_claims, free_home_claims
@@ -47,8 +47,6 @@ from kai_sched.solver.state import Context, State
 OK = int(Verdict.OK)
 RECLAIM = int(Action.RECLAIM)
 IS_PIPELINED = int(Status.PIPELINED)
-MATCH = int(TermRole.MATCH)
-REQUIRED = int(TermKind.REQUIRED)
 
 
 class ChoiceOutcome(enum.IntEnum):
