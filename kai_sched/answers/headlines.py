@@ -49,7 +49,7 @@ class Headline:
     Attributes
     ----------
     winner
-        The workload that gets the room; None for a gang that is stale.
+        The workload that gets the room; None for stale gangs and background pods.
     queue
         Its queue.
     asked
@@ -94,7 +94,7 @@ def headlines(evicted: Iterable[Evict], cluster: Cluster, workloads: Workloads, 
     """The headlines in the order of the decisions. ``cluster`` is what the first of these cycles was decided on."""
     sets: dict[tuple[str, str], list[Evict]] = {}
     for each in evicted:
-        sets.setdefault((each.action, each.cause or f"stale {each.group}"), []).append(each)
+        sets.setdefault((each.action, each.cause or f"{each.action} {each.group}"), []).append(each)
     found, pods = [], _pods_by_group(cluster, workloads)
     for (action, _), members in sets.items():
         cause = members[0].cause

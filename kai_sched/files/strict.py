@@ -35,6 +35,7 @@ LABELS = (
     names.PRIORITY_CLASS_LABEL,
     names.PREEMPTIBILITY_LABEL,
     names.TASK_PRIORITY_LABEL,
+    names.BACKGROUND_LABEL,
 )
 ANNOTATIONS = (
     names.POD_GROUP_ANNOTATION,
@@ -52,6 +53,7 @@ ANNOTATIONS = (
     names.SEGMENT_SIZE_ANNOTATION,
     names.SEGMENT_REQUIRED_ANNOTATION,
     names.SEGMENT_PREFERRED_ANNOTATION,
+    names.SAFE_TO_CONSOLIDATE_ANNOTATION,
 )
 _KNOWN_NAMES = frozenset(
     value for name, value in vars(names).items() if name.endswith(("_LABEL", "_ANNOTATION")) and isinstance(value, str)

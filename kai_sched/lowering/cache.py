@@ -22,6 +22,7 @@ from kai_sched.lowering.class_records import KnownShape, PodClass
 from kai_sched.lowering.errors import ErrorCollector, TermWorkError
 from kai_sched.lowering.limits import UNSET, grace, may_evict_at, moment
 from kai_sched.lowering.roles import (
+    exemptions,
     gpu_kind,
     group_of_bare_pod,
     has_worker_label,
@@ -59,10 +60,8 @@ class Cache:
         Row tables with the columns ``PodCell`` and ``GroupCell``. ``groups`` has PodGroups and bare pods.
     nodes
         The nodes of the pool by name.
-    node_names, group_ids, sub_groups, queue_names, priority_classes
-        Numbers for names; cells of the row tables refer to them.
-    shapes, classes, layouts, terms
-        Shapes, classes, layouts and inter-pod terms by number.
+    node_names, group_ids, sub_groups, queue_names, priority_classes, shapes, classes, layouts, terms
+        Numbers for names, shapes, classes, layouts and inter-pod terms; cells of the row tables refer to them.
     reservations
         Keys of pods that hold a GPU device for the pods that share it.
     bindings
@@ -267,8 +266,7 @@ class Cache:
         cells[:, GroupCell.LAST_START] = [moment(each.last_start_ns) if each.last_start_ns else 0 for each in groups]
         cells[:, GroupCell.STALE_SINCE] = [moment(each.stale_since_ns) if each.stale_since_ns else 0 for each in groups]
         cells[:, GroupCell.MAY_EVICT_AT] = [may_evict_at(group) if group.preemption_delay_s else 0 for group in groups]
-        graces = [group.staleness_grace_s for group in groups]
-        cells[:, GroupCell.GRACE] = [UNSET if seconds is None else grace(seconds) for seconds in graces]
+        cells[:, GroupCell.GRACE] = [UNSET if (s := each.staleness_grace_s) is None else grace(s) for each in groups]
         cells[:, GroupCell.GIVEN_UP] = [group.given_up_in == config.pool_of_conditions for group in groups]
         return cells
 
@@ -336,6 +334,7 @@ class Cache:
             for pod, held in zip(pods, reserves, strict=True)
         ]
         cells[:, PodCell.KUBEFLOW : PodCell.LABEL_SET] = task_order(pods, config)
+        cells[:, PodCell.NOT_CONSOLIDATED :] = np.transpose(exemptions(pods, config))
         label_sets = [self.terms.label_set(pod) for pod in pods] if self.terms.terms else [NULL] * len(pods)
         cells[:, PodCell.LABEL_SET] = label_sets
         cells[:, PodCell.CLASS] = [

@@ -41,6 +41,8 @@ class PodCell(enum.IntEnum):
     LABELLED = 12
     TASK_PRIORITY = 13
     LABEL_SET = 14  # number of the pod's namespace and labels; NULL while there are no inter-pod terms
+    NOT_CONSOLIDATED = 15  # 1: consolidation does not move it
+    BACKGROUND = 16  # 1: it counts as absent while others are placed
 
 
 class GroupCell(enum.IntEnum):

@@ -226,16 +226,29 @@ def make_sets(
     )
 
 
-def make_jobs(jobs: JobRows, task_ptr: Ints, alike: tuple[Ints, Ints]) -> Jobs:
-    """The table of jobs. ``task_ptr`` (S + 1,) is that of the sets, ``alike`` the columns of ``job_equivalence``."""
+def make_jobs(jobs: JobRows, task_ptr: Ints, alike: tuple[Ints, Ints], marks: tuple[Flags, Flags]) -> Jobs:
+    """The table of jobs.
+
+    Parameters
+    ----------
+    task_ptr
+        (S + 1,) that of the sets.
+    alike
+        The columns of ``job_equivalence``.
+    marks
+        What ``marks_of_jobs`` returned.
+    """
+    not_consolidated, background = marks
     last_start, waits_until, stale_since, grace = (np.ascontiguousarray(column) for column in jobs.times.T)
     equivalence, queue_equivalence = alike
     return Jobs(
         queue=jobs.queue,
         priority=jobs.priority,
         preemptible=jobs.preemptible,
+        not_consolidated=not_consolidated,
+        background=background,
         refused=jobs.refused,
-        turn=jobs.turn,
+        turn=np.where((background == 1) & (jobs.turn != Turn.LATER), Turn.BACKGROUND, jobs.turn).astype(np.uint8),
         n_first=jobs.n_first,
         last_start=last_start,
         waits_until=waits_until,
@@ -246,6 +259,20 @@ def make_jobs(jobs: JobRows, task_ptr: Ints, alike: tuple[Ints, Ints]) -> Jobs:
         set_ptr=jobs.set_ptr,
         task_ptr=task_ptr[jobs.set_ptr],
     )
+
+
+def marks_of_jobs(jobs: JobRows, of_task: Ints, cells: Longs) -> tuple[Flags, Flags]:
+    """(J,) 1 for jobs of which consolidation moves no pod, and 1 for those that count as absent (6, 11.5).
+
+    A job is not moved if one of its pods must not be, and in the background if all are, and it is preemptible.
+    ``of_task`` (T,) are the jobs of tasks, NULL for none, and ``cells`` (T, cells) their cells.
+    """
+    member = of_task != NULL
+    owner, n_jobs = of_task[member], jobs.queue.size
+    unsafe = np.bincount(owner, cells[member, PodCell.NOT_CONSOLIDATED], n_jobs)
+    absent = np.bincount(owner, cells[member, PodCell.BACKGROUND], n_jobs)
+    background = (absent > 0) & (absent == np.bincount(owner, minlength=n_jobs)) & (jobs.preemptible == 1)
+    return (unsafe > 0).astype(np.uint8), background.astype(np.uint8)
 
 
 def _joined(layouts: list[Layout], column: str) -> npt.NDArray[np.int64]:

@@ -32,6 +32,7 @@ from kai_sched.lowering.jobs import (
     lower_jobs,
     make_jobs,
     make_sets,
+    marks_of_jobs,
     memberships,
     rows_of,
     take,
@@ -211,7 +212,8 @@ def _job_tables(
     set_table = make_sets(cache, jobs, pods.sets, pods.status == Status.SUCCEEDED, topologies.constraints)
     kinds = constraint_kinds(set_table) if topologies.any else None
     alike = job_equivalence(classes.kind, pods.job, pods.sets, waits, traits, jobs.queue, kinds)
-    return freeze(make_jobs(jobs, set_table.task_ptr, alike)), freeze(set_table), topologies
+    marks = marks_of_jobs(jobs, pods.job, pods.cells)
+    return freeze(make_jobs(jobs, set_table.task_ptr, alike, marks)), freeze(set_table), topologies
 
 
 def _brief(

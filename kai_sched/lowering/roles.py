@@ -1,5 +1,5 @@
-"""Which pods are bare pods, reservation pods or scaling pods, and which nodes are workers; the PodGroup and the queue
-of a bare pod; the rank of a pod by the label task-priority.
+"""Which pods are bare pods, reservation, scaling or background pods, and which nodes are workers; the PodGroup and the
+queue of a bare pod; the rank of a pod by the label task-priority.
 
 Pure functions of one object and the config; ``lowering.cache`` stores their results in cells.
 """
@@ -14,8 +14,11 @@ import numpy.typing as npt
 from kai_sched.api import names
 from kai_sched.lowering.limits import whole
 from kai_sched.model.config import Config, in_pool
+from kai_sched.model.constraints import Requirement
+from kai_sched.model.label_selector import parse_label_selector
 from kai_sched.model.objects import Node, Pod, PodGroup, Shape
 from kai_sched.model.resources import GPU
+from kai_sched.model.selectors import holds
 from kai_sched.snapshot.gpu_kinds import GpuKind
 
 PREEMPTIBILITIES = {"preemptible": True, "non-preemptible": False}
@@ -77,6 +80,30 @@ def is_reservation(pod: Pod, config: Config) -> bool:
 def is_scaling(pod: Pod, config: Config) -> bool:
     """Whether the pod only exists to make a cluster autoscaler add nodes."""
     return pod.labels.get(names.APP_LABEL) == names.SCALING_APP and pod.namespace == config.scaling.namespace
+
+
+def exemptions(pods: Sequence[Pod], config: Config) -> tuple[list[bool], list[bool]]:
+    """Whether consolidation must not move each pod (6), and whether it is a background pod (11.5)."""
+    selector, name = background_selector(config), config.scheduler_name
+    absent = [
+        selector is not None and pod.scheduler == name and all(holds(each, pod.labels) for each in selector)
+        for pod in pods
+    ]
+    return [not pod.safe_to_consolidate for pod in pods], absent
+
+
+def background_selector(config: Config) -> tuple[Requirement, ...] | None:
+    """What the labels of background pods meet; None: nothing, as the plugin is off or its selector unreadable."""
+    arguments = config.plugins.get("backgroundpods")
+    if arguments is None:
+        return None
+    text = arguments.get("labelSelector")
+    if text is None:
+        return (Requirement(names.BACKGROUND_LABEL, "In", ("true",)),)
+    try:
+        return parse_label_selector(text)
+    except ValueError:
+        return None
 
 
 def has_worker_label(node: Node, config: Config) -> bool:

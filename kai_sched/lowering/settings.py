@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kai_sched.lowering.limits import duration
-from kai_sched.model.config import SATURATION, Config
+from kai_sched.model.config import SATURATION, STEADY, TRUE, Config
 from kai_sched.model.times import parse_duration
 from kai_sched.snapshot.choices import Generator, GpuOrder, Placement
 from kai_sched.snapshot.tables import Settings
@@ -60,6 +60,7 @@ def lower_settings(config: Config, now_ns: int) -> Settings:
         reclaim_runtime=_duration_ns(runtime.get("defaultReclaimMinRuntime")),
         reclaim_by_ancestor=int(runtime.get("reclaimResolveMethod") != "queue"),
         saturation=_saturation(plugins.get("proportion", {}).get(SATURATION)),
+        steady=_steady(plugins.get("proportion", {}).get(STEADY), config),
         consolidating_reclaim=int(config.allow_consolidating_reclaim),
         search_work=config.search_work,
         most_moved=NO_DEPTH_LIMIT if config.max_consolidation_preemptees < 0 else config.max_consolidation_preemptees,
@@ -84,6 +85,11 @@ def _duration_ns(text: str | None) -> int:
         return max(0, duration(parse_duration(text, long_units=True))) if text else 0
     except ValueError:
         return 0
+
+
+def _steady(text: str | None, config: Config) -> int:
+    """1 where steady shares are switched on (4.9); the search of v0.17.0 does not know them."""
+    return int(text in TRUE and config.victims == "minimal")
 
 
 def _saturation(text: str | None) -> float:

@@ -11,6 +11,8 @@ from typing import Any
 from kai_sched.api import names
 
 SATURATION = "relcaimerSaturationMultiplier"  # an argument of proportion, as the original spells it
+TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})  # texts of switches that are on
+STEADY = "steadyFairShareReclaim"  # another one of it
 VICTIMS = ("minimal", "original")
 ACTIONS = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
 
@@ -37,6 +39,7 @@ OPERATOR_PLUGINS: Mapping[str, Mapping[str, str]] = {
     "gpupack": {},
     "nodeplacement": {"gpu": "binpack", "cpu": "binpack"},
     "gpusharingorder": {},
+    "backgroundpods": {},
 }
 # The list that the original uses without a config file, for scenario files. It has no podaffinity.
 BUILT_IN_PLUGINS: Mapping[str, Mapping[str, str]] = {

@@ -220,6 +220,7 @@ class Pod:
     extended: tuple[ContainerDevices, ...] = ()  # extended resources of its containers, in their order
     zones: Placement = NO_PLACEMENT  # what it holds of NUMA zones, as its annotations say
     zones_observed: bool = False  # somebody has seen that, and not only predicted it
+    safe_to_consolidate: bool = True  # consolidation may move it
 
     @property
     def key(self) -> ObjectKey:

@@ -80,9 +80,9 @@ class Evict:
     Attributes
     ----------
     action
-        The action that evicts: consolidation, reclaim, preempt or stalegangeviction.
+        The action that evicts: consolidation, reclaim, preempt, stalegangeviction or backgroundpods.
     cause
-        The key of the pod group that gets the room; "" for stale gangs.
+        The key of the pod group that gets the room; "" for stale gangs and background pods.
     group
         The key of the victim's pod group.
     freed

@@ -11,12 +11,14 @@ from kai_sched.plan.effects import Evict, Plan, Side
 from kai_sched.plan.reasons import some_of
 
 STALE = "stalegangeviction"
+BACKGROUND = "backgroundpods"
 CONSOLIDATION = "consolidation"
 _RULES = {
     "reclaim": "reclaims the share of its queue",
     "preempt": "has the higher priority in the same queue",
     CONSOLIDATION: "needs room that is scattered over several nodes",
 }
+_CODES = {"preempt": "Priority", STALE: "BelowMinimum", BACKGROUND: "Background", CONSOLIDATION: "Consolidated"}
 _RESOURCES = ("cpu", "memory", "gpu")
 
 
@@ -26,9 +28,11 @@ def freed(eviction: Evict) -> tuple[tuple[str, float], ...]:
 
 
 def rule(eviction: Evict) -> str:
-    """The rule by which the pod is evicted; for all actions but stale gangs it is said of the group that gets room."""
+    """The rule by which the pod is evicted; it is said of the group that gets room, or of the pod if there is none."""
     if eviction.action == STALE:
         return "its gang was below its minimum for longer than its staleness grace period"
+    if eviction.action == BACKGROUND:
+        return "it is a background pod, and others are placed on its node"
     return _RULES[eviction.action]
 
 
@@ -37,12 +41,12 @@ def reason_code(eviction: Evict) -> str:
 
     Moved: it has another node. Priority: a group of its queue has a higher priority. OverQuota: another queue reclaims
     what the victim's queue holds beyond its quota; WithinQuota: what it holds within it. BelowMinimum: its gang was
-    stale. Consolidated: its room is needed in one piece.
+    stale. Background: others take the room of a background pod. Consolidated: its room is needed in one piece.
     """
     if eviction.moved:
         return "Moved"
     if eviction.action != "reclaim":
-        return {"preempt": "Priority", STALE: "BelowMinimum"}.get(eviction.action, "Consolidated")
+        return _CODES[eviction.action]
     taken = dict(eviction.freed)
     victim = eviction.sides[0] if eviction.sides else None
     over = victim is not None and any(
@@ -57,7 +61,7 @@ def notice(eviction: Evict) -> str:
     """One eviction in a line: the pod, the group that gets the room, the rule, and what is freed."""
     amounts = ", ".join(show_amount(name, amount) for name, amount in freed(eviction))
     room = f"frees {amounts or 'a pod slot'} on {eviction.node}"
-    if eviction.action == STALE:
+    if not eviction.cause:
         return f"pod {eviction.pod} is evicted, as {rule(eviction)} ({room})"
     verb, place = "evicted", ""
     if eviction.moves_to:

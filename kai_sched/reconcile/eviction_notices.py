@@ -37,6 +37,8 @@ def plan_writes(plan: Plan, cluster: Cluster, now_ns: int) -> Iterator[Write]:
         ref = _group_ref(key, cluster)
         if ref is not None and ref.kind == "PodGroup":
             yield Annotate(ref, {names.LAST_EVICTION_ANNOTATION: format_time(now_ns)})
+    if not first.cause:
+        return
     text, cause = gains(plan), _group_ref(first.cause, cluster)
     if cause is not None:
         yield emit(cause, names.NORMAL, names.EVICTING, text)

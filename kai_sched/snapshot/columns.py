@@ -185,6 +185,8 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "queue": Column("i4", "j", "leaf queue. Jobs go by creation, then uid", "q"),
         "priority": Column("i8", "j", "value of the priority class"),
         "preemptible": Column("u1", "j", ""),
+        "not_consolidated": Column("u1", "j", "1: consolidation moves none of its pods"),
+        "background": Column("u1", "j", "1: its pods count as absent while others are placed"),
         "refused": Column("u1", "j", "0, or why the job cannot be looked at: NO_QUEUE, QUEUE_NOT_LEAF, NOT_SUPPORTED"),
         "turn": Column("u1", "j", "a Turn"),
         "n_first": Column("i4", "j", "how many of its pods go before all other jobs, where its turn is FIRST"),

@@ -67,23 +67,25 @@ class Turn(enum.IntEnum):
 
     ORDINARY: in the order of queues and jobs (semantics 3.1). FIRST: before all others with as many pods as an earlier
     cycle promised room (3.7). LATER: not in this cycle. PIPELINED_FREE: as ORDINARY, and an earlier cycle promised
-    the job room that was free already, so that such a promise is kept this time.
+    the job room that was free already, so that such a promise is kept this time. BACKGROUND: after all others (11.5).
     """
 
     ORDINARY = 0
     FIRST = 1
     LATER = 2
     PIPELINED_FREE = 3
+    BACKGROUND = 4
 
 
 class Action(enum.IntEnum):
-    """The actions that evict (semantics 4 to 7); ``Decisions.help`` has a column for each of the first four."""
+    """What evicts (semantics 4 to 7, 11.5); ``Decisions.help`` has a column for each of the first four."""
 
     NONE = 0
     CONSOLIDATION = 1
     RECLAIM = 2
     PREEMPT = 3
     STALE_GANG = 4
+    BACKGROUND = 5
 
 
 class Help(enum.IntEnum):
@@ -289,13 +291,14 @@ class Volumes(NamedTuple):
 class Jobs(NamedTuple):
     """One row for each job (pod group), by creation time, then uid (semantics 0.4, 1.3).
 
-    The columns are (J,), times and durations in ns. ``set_ptr`` and ``task_ptr``, (J + 1,) each, are where its sets and
-    tasks begin; both are contiguous.
+    The columns are (J,), times and durations in ns. ``set_ptr``, ``task_ptr`` (J + 1,): its sets, its tasks.
     """
 
     queue: Ints
     priority: Longs
     preemptible: Flags
+    not_consolidated: Flags
+    background: Flags
     refused: Flags
     turn: Flags
     n_first: Ints
@@ -381,6 +384,7 @@ class Settings(NamedTuple):
     reclaim_runtime: int
     reclaim_by_ancestor: int  # 1: the runtime of the queue below the common ancestor, 0: of the victim's own
     saturation: float  # at least 1: what u holds is multiplied by it (4.7)
+    steady: int  # 1: queues below their steady share may reclaim (4.9)
     consolidating_reclaim: int  # 1: victims that get another place do not count as losses (4.7)
     most_moved: int  # jobs that one consolidation may move; 0: the action is off (6)
     search_work: int  # budget of an action (4.8): victims examined or simulated, and queues sorted, count 1 each

@@ -86,6 +86,8 @@ def _float_shapes(snapshot: Snapshot) -> Shapes:
         "limit": (n_rows, 3),
         "fair": (n_rows, 3),
         "share": (n_rows, 3),
+        "steady": (n_rows, 3),
+        "keep": (n_rows, 3),
         "held": (n_rows, 3),
         "held_fixed": (n_rows, 3),
         "asked": (n_rows, 3),
@@ -222,6 +224,7 @@ def make_scratch(snapshot: Snapshot) -> Scratch:
         wanted=np.zeros(snapshot.signatures.toleration.size, np.uint8),
         largest=np.zeros(snapshot.nodes.allocatable.shape[1]),
         own=np.zeros((snapshot.nodes.allocatable.shape[0], 3)),
+        steady=np.zeros(1, np.int64),
         overshoot=np.ones(1),
     )
 

@@ -19,10 +19,11 @@ from kai_sched.solver.eviction.allocation import make_search
 from kai_sched.solver.log_size import make_log
 from kai_sched.solver.solution import Solution
 from kai_sched.solver.stages.allocate import allocate
+from kai_sched.solver.stages.background import return_background, set_aside
 from kai_sched.solver.stages.evicting import make_room
 from kai_sched.solver.stages.explain import explain, make_facts
 from kai_sched.solver.stages.fair_share import fair_share, feasibility
-from kai_sched.solver.stages.settle import settle
+from kai_sched.solver.stages.settle import settle, settle_evictions
 from kai_sched.solver.stages.stale import evict_stale
 from kai_sched.solver.state import Context
 
@@ -35,8 +36,9 @@ def solve(
 ) -> Solution:
     """Run the stages: fair share and feasibility, the actions in the order given, the end of the cycle, the reasons.
 
-    Each action gets empty heaps, and the working state that the actions before it left. The tables of the search exist
-    only if an action needs them. They are kept between actions: what one search moved is spared by the next (4.5).
+    Each action gets empty heaps, and the working state that the actions before it left. Pods of the background count as
+    absent until all actions are done (11.5). The tables of the search exist only if something needs them, and are kept
+    between actions: what one search moved is spared by the next (4.5).
 
     Parameters
     ----------
@@ -49,7 +51,8 @@ def solve(
     -------
     Solution : the answers, in rows of the snapshot
     """
-    evicting = any(action in EVICTING or action == STALE for action in actions)
+    background = bool(snapshot.jobs.background.any())
+    evicting = background or any(action in EVICTING or action == STALE for action in actions)
     context = Context(
         settings=settings,
         snapshot=snapshot,
@@ -63,6 +66,8 @@ def solve(
     fair_share(ctx)
     feasibility(ctx)
     search = jit.reference(make_search(snapshot)) if evicting else None
+    if search and background:
+        set_aside(ctx, search)
     times = [timer()]
     for action in actions:
         if search and action in EVICTING and not (action == "consolidation" and settings.most_moved == 0):
@@ -75,8 +80,13 @@ def solve(
             for turn in turns:
                 allocate(int(turn), ctx, make_tree(snapshot))
         times.append(timer())
-    if search and any(action in EVICTING for action in actions):
-        settle(ctx, search, np.zeros_like(context.state.idle), np.zeros_like(context.state.idle))
+    if search and (background or any(action in EVICTING for action in actions)):
+        settle_evictions(ctx, search)
+        if background:
+            return_background(ctx, search)
+            if "allocate" in actions:
+                allocate(int(Turn.BACKGROUND), ctx, make_tree(snapshot))
+        settle(ctx, np.zeros_like(context.state.idle), np.zeros_like(context.state.idle))
     facts = make_facts(snapshot)
     explain(ctx, facts)
     return Solution(context, facts, tuple(times))

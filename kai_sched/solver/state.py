@@ -19,7 +19,7 @@ from kai_sched.solver.decisions import Decisions
 
 
 class Book(NamedTuple):
-    """The books of the queues, (Q + 1, 3) each (semantics 2); inf is unlimited. Row Q, the cluster, has only ``share``.
+    """The books of the queues, (Q + 1, 3) each (semantics 2); inf is unlimited. Row Q, the cluster, has only shares.
 
     ``quota`` and ``limit`` are those of the snapshot. ``fair`` and ``share`` are computed once; ``held`` and
     ``held_fixed`` change with each placement and eviction, through the undo log. ``asked`` stays as it was at the
@@ -30,6 +30,8 @@ class Book(NamedTuple):
     limit: Floats  # most that may be held
     fair: Floats  # fair share (2.3, 2.4)
     share: Floats  # allocatable share (2.5); of row Q the capacity (2.1)
+    steady: Floats  # steady share (4.9); 0 where the setting is off
+    keep: Floats  # what a queue may keep by it, as the allocatable share; of row Q the capacity
     held: Floats  # what is allocated: bound, running or pipelined
     held_fixed: Floats  # what of it non-preemptible jobs hold
     asked: Floats  # what is requested: held or pending
@@ -307,6 +309,7 @@ class Scratch(NamedTuple):
     wanted: Flags  # (K,) 1: a pod that may be placed has the signature
     largest: Floats  # (R,) the largest allocatable amount of any node
     own: Floats  # (N, 3) what pods of other schedulers leave of a node
+    steady: Longs  # (1,) 1: the search goes by steady shares (4.9)
     overshoot: Floats  # (1,) the most GPUs that a pod frees for each that its queue pays, at least 1
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from kai_sched import Cluster, Config
-from tests.oracle.allocate import allocate_in, may_run, move, waits_for_minimum
+from tests.oracle.allocate import allocate_in, in_the_way, may_run, move, waits_for_minimum
+from tests.oracle.background import let_return, set_aside
 from tests.oracle.chunk import next_chunk, task_order
 from tests.oracle.devices import device_memory, held
 from tests.oracle.minimal import search_few
@@ -34,6 +35,8 @@ from tests.oracle.world import (
     world_of,
 )
 
+NOT_KEPT = ("stalegangeviction", "backgroundpods")  # by whom evictions are not taken back when there is room
+
 
 @dataclass(frozen=True)
 class Decided:
@@ -47,6 +50,7 @@ class Decided:
 
 def decide(cluster: Cluster, config: Config, now_ns: int) -> Decided:
     session = Session(world_of(cluster, config, now_ns), config, now_ns)
+    set_aside(session)
     placed: list[str] = []
     for action in config.actions:
         if action == "allocate":
@@ -57,8 +61,12 @@ def decide(cluster: Cluster, config: Config, now_ns: int) -> Decided:
             ACTIONS[action](session)
     _take_back(session.world)
     _count_again(session.world)
-    if config.victims == "minimal" and any(action != "allocate" for action in config.actions):
+    background = any(job.background for job in session.world.jobs)
+    minimal = config.victims == "minimal" and (background or any(action != "allocate" for action in config.actions))
+    if minimal:
         _let_stay(session)
+    placed += let_return(session)
+    if minimal:
         _mend_torn(session.world)
         _bind_what_is_free(session)
     pods = {task.pod.key: (task.status, _seen_on(task)) for task in session.world.tasks}
@@ -92,7 +100,7 @@ def _let_stay(session: Session) -> None:
         for eviction in reversed([*session.evictions]):
             task = next(each for each in session.world.tasks if each.pod.key == eviction.pod)
             is_away = task.status in ("Releasing", "Pipelined")
-            if is_away and eviction.action != "stalegangeviction" and _stays(session, task):
+            if is_away and eviction.action not in NOT_KEPT and _stays(session, task):
                 anybody = True
     away = {task.pod.key for task in session.world.tasks if task.status in ("Releasing", "Pipelined")}
     session.evictions = [each for each in session.evictions if each.pod in away]
@@ -116,7 +124,7 @@ def _stays(session: Session, task: Task) -> bool:
         task.shadow, task.devices = None, stays.devices
         move(world, job, task, task.before, home.node.name)
         return True
-    evicted = {each.pod for each in session.evictions if each.action != "stalegangeviction"}
+    evicted = {each.pod for each in session.evictions if each.action not in NOT_KEPT}
     for each in job.tasks:
         each.virtual = each.pod.key in evicted and each.status == "Releasing"
     stayed = come_back_all(session, job, moving=False)
@@ -153,6 +161,7 @@ def _bind_what_is_free(session: Session) -> None:
         for task in there:
             put(present[task.node], task)
             good = good and _has_enough(present[task.node], task)
+            good = good and not any(in_the_way(other, task) for other in present[task.node].tasks)
         for task, copy in zip(waits, there, strict=True):
             if good:
                 move(world, job, task, "Binding", task.node)
@@ -195,7 +204,7 @@ def _count_again(world: World) -> None:
 def candidates(session: Session, action: str) -> Iterator[Job]:
     """The jobs that the action may help, each once, in job order (3.1) as shares stand when it is asked for."""
     world = session.world
-    jobs = [job for job in world.jobs if may_run(world, job) and not _delayed(session, job)]
+    jobs = [job for job in world.jobs if may_run(world, job) and not job.background and not _delayed(session, job)]
     if action == "consolidation":
         jobs = [job for job in jobs if job.preemptible]
     tree = JobTree(world, jobs, session.config.queue_depth.get(action))
@@ -241,16 +250,21 @@ def reclaim(session: Session) -> None:
     memory = Memory(session.config, by_queue=True)
     protection = Protection(session.world, session.config, session.now_ns, "reclaim")
     for job in candidates(session, "reclaim"):
-        if not may_reclaim(session.world, job) or memory.hopeless(job) or _helpless(session.world, job):
+        by = [steady for steady in (False, True) if may_reclaim(session.world, job, steady)]
+        if not by or memory.hopeless(job) or _helpless(session.world, job):
             continue
-        fairness = Fairness(session, job)
-
-        def valid(victims: list[Chunk], part: Job, job: Job = job, fairness: Fairness = fairness) -> bool:
-            return fairness.allows(victims, part) and protection.allows(victims, job)
-
-        pool, moves = reclaim_pool(session, job, protection), session.config.allow_consolidating_reclaim
-        if not _look(session, job, pool, valid, "reclaim", fairness, moves):
+        if not any(_reclaim_for(session, job, protection, steady) for steady in by):
             memory.note(job)
+
+
+def _reclaim_for(session: Session, job: Job, protection: Protection, steady: bool) -> bool:
+    fairness = Fairness(session, job, steady)
+
+    def valid(victims: list[Chunk], part: Job) -> bool:
+        return fairness.allows(victims, part) and protection.allows(victims, job)
+
+    pool, moves = reclaim_pool(session, job, protection, steady), session.config.allow_consolidating_reclaim
+    return _look(session, job, pool, valid, "reclaim", fairness, moves)
 
 
 def preempt(session: Session) -> None:
@@ -308,6 +322,7 @@ def consolidation(session: Session) -> None:
             for victim in world.jobs
             if victim is not job
             and victim.preemptible
+            and all(task.pod.safe_to_consolidate for task in victim.tasks)
             and victim.queue in world.accounts
             and not world.accounts[victim.queue].children
             and _can_leave(world, victim)

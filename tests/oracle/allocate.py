@@ -53,9 +53,9 @@ def allocate(cluster: Cluster, config: Config, now_ns: int) -> Outcome:
     return Outcome({task.pod.key: (task.status, task.node) for task in world.tasks}, tuple(order), world)
 
 
-def allocate_in(world: World, config: Config) -> list[str]:
+def allocate_in(world: World, config: Config, background: bool = False) -> list[str]:
     """The allocate action; the keys of the pods that got a place, first decision first."""
-    jobs = [job for job in world.jobs if may_run(world, job)]
+    jobs = [job for job in world.jobs if may_run(world, job) and job.background == background]
     tree = JobTree(world, jobs, config.queue_depth.get("allocate"))
     order: list[str] = []
     while (job := tree.pop()) is not None:

@@ -14,15 +14,20 @@ from tests.oracle.world import ACTIVE, RESOURCES, UNLIMITED, Account, Job, Task,
 Vector = list[float]
 
 
-def may_reclaim(world: World, job: Job) -> bool:
-    """The gate: with what it asks for the queue stays within its fair share, and fixed work within the quota."""
+def may_reclaim(world: World, job: Job, steady: bool = False) -> bool:
+    """The gate: with what it asks for the queue stays within its fair share, and fixed work within the quota.
+
+    ``steady``: instead of the first it asks for GPUs, of which its queue has fewer than it may keep (4.9).
+    """
     account, asks = world.accounts[job.queue], needs(next_chunk(job))
-    if not within(plus(account.allocated, asks), account.fair):
+    if steady and not (asks[2] > 0 and account.allocated[2] < account.keep):
+        return False
+    if not steady and not within(plus(account.allocated, asks), account.fair):
         return False
     return job.preemptible or within(plus(account.fixed, asks), quota(account))
 
 
-def reclaim_pool(session: Session, job: Job, protection: Protection) -> list[Job]:
+def reclaim_pool(session: Session, job: Job, protection: Protection, steady: bool) -> list[Job]:
     world = session.world
     return [
         victim
@@ -33,13 +38,15 @@ def reclaim_pool(session: Session, job: Job, protection: Protection) -> list[Job
         and victim.preemptible
         and can_leave(victim)
         and not protection.spares(victim, job)
-        and _has_surplus(world, victim, job)
+        and _has_surplus(world, victim, job, steady)
     ]
 
 
-def _has_surplus(world: World, victim: Job, job: Job) -> bool:
+def _has_surplus(world: World, victim: Job, job: Job, steady: bool) -> bool:
     """The share filter: whether anything may be taken from the victim's queue at all."""
     mine, theirs = diverge(world, job, victim)
+    if steady:
+        return mine.allocated[2] < mine.keep and theirs.allocated[2] > theirs.keep
     asks = needs(next_chunk(job))
     if not within(plus(mine.allocated, asks), quota(mine)):
         return not within(theirs.allocated, entitled(theirs))
@@ -63,8 +70,8 @@ class Fairness:
     their parts kept from others.
     """
 
-    def __init__(self, session: Session, job: Job) -> None:
-        self.session, self.job = session, job
+    def __init__(self, session: Session, job: Job, steady: bool = False) -> None:
+        self.session, self.job, self.steady = session, job, steady
         accounts = session.world.accounts
         self.minimal = session.config.victims == "minimal"
         self.blocked = blocked_by_pods(session.world) if self.minimal else {}
@@ -107,6 +114,8 @@ class Fairness:
                     name = level.queue.name
                     left[name] = plus(left.get(name, self.held[name]), self._all_of(chunk), -1)
                     taken[name] = plus(taken.get(name, [0.0] * 3), needs(chunk))
+                if not self._leaves_enough(job, left):
+                    return False
         return all(self._fair_at(u, left, taken, asks) for u in accounts[part.queue].lineage())
 
     def takes(self, victim: Job, tasks: list[Task], left: dict[str, Vector], asks: Vector) -> bool:
@@ -114,7 +123,7 @@ class Fairness:
         if not self.may_take(victim, left, asks):
             return False
         after = self._without(victim, self._all_of(tasks), left)
-        if not self._stays_behind(victim, needs(tasks), after, asks):
+        if not self._leaves_enough(victim, after) or not self._stays_behind(victim, needs(tasks), after, asks):
             return False
         left.update(after)
         return True
@@ -122,6 +131,11 @@ class Fairness:
     def may_leave_alone(self, victim: Job, amount: Vector, asks: Vector) -> bool:
         """Whether the queue of the victim could lose so much with nobody else gone, by what both sides then have."""
         return self._stays_behind(victim, amount, self._without(victim, [*amount, 0.0], {}), asks)
+
+    def _leaves_enough(self, victim: Job, after: dict[str, Vector]) -> bool:
+        """Whether, by steady shares, the queue that loses has at least what it may keep."""
+        theirs = diverge(self.session.world, self.job, victim)[1]
+        return not self.steady or after[theirs.queue.name][2] >= theirs.keep - 1e-6
 
     def _all_of(self, tasks: list[Task]) -> Vector:
         return [*needs(tasks), sum(self.blocked.get(task, 0.0) for task in tasks)]
@@ -138,6 +152,10 @@ class Fairness:
 
     def _passes(self, u: Account, sibling: Account, left: dict[str, Vector], asks: Vector, r: int) -> bool:
         """Whether ``u`` ends above its share, and with no less of it than a sibling from which it takes."""
+        if self.steady:
+            has = left.get(u.queue.name, self.held[u.queue.name])[2] + asks[2]
+            theirs = ratio(left[sibling.queue.name][2], sibling.steady)
+            return r == 2 and has > u.keep and ratio(has, u.steady) * self.multiplier >= theirs
         mine = ratio(left.get(u.queue.name, self.held[u.queue.name])[r] + asks[r], u.fair[r])
         shared = sibling.fair[r] > 0 or (self.minimal and u.fair[r] <= 0)
         return mine > 1 and shared and mine * self.multiplier >= ratio(left[sibling.queue.name][r], sibling.fair[r])
@@ -146,6 +164,8 @@ class Fairness:
         """Whether one more chunk may go: from above its fair share, or, for a queue within quota, from above quota."""
         mine, theirs = diverge(self.session.world, self.job, victim)
         remains = left.get(theirs.queue.name, self.held[theirs.queue.name])
+        if self.steady:
+            return self.held[mine.queue.name][2] < mine.keep and remains[2] > theirs.keep
         if not within(remains[:3], entitled(theirs)):
             return True
         starved = within(plus(self.held[mine.queue.name][:3], asks), quota(mine))

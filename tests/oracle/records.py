@@ -115,6 +115,7 @@ class Job:
     root: GroupSet
     pod_sets: dict[str, PodSet]
     chunk: list[Task] | None = None
+    background: bool = False
 
     @property
     def tasks(self) -> list[Task]:
@@ -161,6 +162,8 @@ class Account:
     allocated: list[float] = field(default_factory=lambda: [0.0] * 3)
     fixed: list[float] = field(default_factory=lambda: [0.0] * 3)
     fair: list[float] = field(default_factory=lambda: [0.0] * 3)
+    steady: float = 0.0  # GPUs by weight, whoever asks for them; 0 where the setting is off
+    keep: float = 0.0  # GPUs that it does not lose to a queue that has less than its own
 
     def share(self, r: int) -> Share:
         return (self.queue.cpu, self.queue.memory, self.queue.gpu)[r]

@@ -52,6 +52,8 @@ def world_of(cluster: Cluster, config: Config, now_ns: int) -> World:
         if task.status in USED and task.node in machines:
             put(machines[task.node], task)
     jobs = _jobs(cluster, config, tasks)
+    for job in jobs:
+        job.background = job.preemptible and bool(job.tasks) and all(_is_background(each, config) for each in job.tasks)
     for task in tasks:
         if task.job and task.pod.shape.legacy_mig and task.status in USED and task.node in machines:
             machines[task.node].has_legacy = True
@@ -62,6 +64,10 @@ def world_of(cluster: Cluster, config: Config, now_ns: int) -> World:
             _book(job, accounts[job.queue])
     k_value = float(config.plugins.get("proportion", {}).get("kValue", 1))
     _divide([account for account in accounts.values() if account.parent is None], total, k_value)
+    if config.plugins.get("proportion", {}).get("steadyFairShareReclaim") == "true" and config.victims == "minimal":
+        divide_steadily(
+            [account for account in accounts.values() if account.parent is None], total[2], total[2], k_value
+        )
     return World(machines, tasks, jobs, accounts, total, config, cluster.topologies)
 
 
@@ -155,11 +161,16 @@ def charge(account: Account, task: Task, fixed: bool, sign: int = 1) -> None:
                 level.fixed[r] = round(level.fixed[r] + sign * task.cost_here(resource), HUNDREDTHS)
 
 
+def _is_background(task: Task, config: Config) -> bool:
+    ours = task.pod.scheduler == config.scheduler_name and "backgroundpods" in config.plugins
+    return ours and task.pod.labels.get("kai.scheduler/background") == "true"
+
+
 def _book(job: Job, account: Account) -> None:
     for task in job.tasks:
         if task.status in ALLOCATED:
             charge(account, task, not job.preemptible)
-        if task.status in ALLOCATED or task.status == "Pending":
+        if not job.background and (task.status in ALLOCATED or task.status == "Pending"):
             for level in account.lineage():
                 for r, resource in enumerate(RESOURCES):
                     amount = task.cost_here(resource) if task.status in ALLOCATED else task.costs(resource)
@@ -221,6 +232,27 @@ def _divide(siblings: list[Account], amounts: list[float], k_value: float) -> No
     for account in siblings:
         if account.children:
             _divide(account.children, account.fair, k_value)
+
+
+def divide_steadily(siblings: list[Account], amount: float, capacity: float, k_value: float) -> None:
+    """Steady shares of GPUs (4.9): as if each queue with a weight asked for all there are."""
+    claims = []
+    for a in siblings:
+        share, asked = a.share(2), capacity if _asks_for_all(a) else a.request[2]
+        claims.append(Claim(share.quota, share.limit, share.weight, asked, a.queue.priority, a.age, a.queue.usage[2]))
+    for account, steady in zip(siblings, divide(amount, claims, k_value), strict=True):
+        quota, limit = (
+            float("inf") if each == UNLIMITED else each for each in (account.share(2).quota, account.share(2).limit)
+        )
+        account.steady, account.keep = steady, min(max(quota, steady), limit)
+        if account.children:
+            divide_steadily(account.children, steady, capacity, k_value)
+
+
+def _asks_for_all(account: Account) -> bool:
+    if account.children:
+        return any(map(_asks_for_all, account.children))
+    return account.share(2).weight > 0 and account.share(2).quota != UNLIMITED
 
 
 def _jobs(cluster: Cluster, config: Config, tasks: list[Task]) -> list[Job]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kai_sched.model import objects as o
 from kai_sched.model.constraints import HostPort, PodTerm, Requirement, Taint, Toleration, WeightedPodTerm
+from tests.properties.marks import with_unsafe_pods
 from tests.properties.shares import Rooms, Sharing, label_node, share_of
 from tests.properties.topologies import with_topologies
 
@@ -76,6 +77,7 @@ def make_cluster(n_nodes: int, n_queues: int, n_groups: int, rng: random.Random,
         found = _with_shares(rng, found, nodes, spice.sharing)
     if spice.bind_requests:
         found += [_bind_request(rng, pod, nodes) for pod in found if isinstance(pod, o.Pod) and rng.random() < 0.2]
+    found = with_unsafe_pods(found)
     return with_topologies(rng, found) if spice.topology else found
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kai_sched.model import objects as o
 from kai_sched.model.constraints import HostPort, PodTerm, Requirement, Taint, Toleration
 from tests.properties.clusters import MINUTE_NS, NOW_NS, TREES, G, past_usage
+from tests.properties.marks import with_unsafe_pods
 from tests.properties.shares import Rooms, Sharing, label_node, share_of
 from tests.properties.topologies import with_topologies
 
@@ -69,7 +70,7 @@ def make_crowd(n_nodes: int, n_queues: int, n_groups: int, rng: random.Random, c
         terms = _terms(rng, n_groups) if crowd.social else {}
         group = _group(rng, k, rng.choice(leaves), rooms, crowd)
         found += [_social(item, terms) if isinstance(item, o.Pod) else item for item in group] if terms else group
-    found += rooms.reservations(rng)
+    found = with_unsafe_pods(found + rooms.reservations(rng))
     return with_topologies(rng, found) if crowd.topology else found
 
 
@@ -199,4 +200,5 @@ def _placed(rng: random.Random, pod: o.Pod, rooms: Rooms) -> o.Pod:
     node, groups = place
     fields = {name: getattr(pod, name) for name in ("namespace", "name", "shape", "uid", "created_ns", "group")}
     more = {"sub_group": pod.sub_group, "scheduler": pod.scheduler, "gpu_groups": groups}
+    more["safe_to_consolidate"] = pod.safe_to_consolidate
     return o.Pod(**fields, **more, node=node, phase=o.Phase.RUNNING)

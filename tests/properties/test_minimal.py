@@ -68,7 +68,7 @@ def check_cycle(cluster: Cluster, plan: Plan) -> None:
     """What holds after every cycle."""
     groups = group_of(plan, cluster)
     for left in plan.evictions:
-        if left.action != "stalegangeviction":
+        if left.action not in ("stalegangeviction", "backgroundpods"):
             assert any(status in PLACED for _, status in groups[left.cause]), f"{left} is for nobody"
     for key, pods in groups.items():
         group = cluster.pod_groups.get(key)
@@ -119,10 +119,10 @@ def check_rest(cluster: Cluster, plan: Plan, now_ns: int) -> None:
     assert alone.effects == (), "allocate alone could place these"
 
 
-def check(objects: list[o.Object], step_ns: int = 10 * G, quiet: int = 1) -> None:
+def check(objects: list[o.Object], step_ns: int = 10 * G, quiet: int = 1, config: Config = CONFIG) -> None:
     """Each cycle, and the end of all changes: the same once more for ``quiet`` cycles."""
     before, same = None, 0
-    for cluster, plan in cycles(objects, keeping(), CONFIG, CYCLES, step_ns):
+    for cluster, plan in cycles(objects, keeping(), config, CYCLES, step_ns):
         check_cycle(cluster, plan)
         now = (cluster.pods, plan)
         same = same + 1 if now == before else 0

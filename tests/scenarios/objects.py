@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from kai_sched.api import names
 from kai_sched.model import objects as o
 from kai_sched.model.constraints import HostPort, PodTerm, Requirement, Taint, Toleration, WeightedPodTerm
 from tests.scenarios import claims as c
@@ -208,7 +209,7 @@ def pod(words: Words, place: int) -> o.Pod:
         shape=shape(words),
         uid=words.get("uid", words["name"]),
         created_ns=age(words, place),
-        labels=mapped(words, "labels"),
+        labels=mapped(words, "labels") | ({names.BACKGROUND_LABEL: "true"} if "background" in words else {}),
         group=words["group"],
         sub_group=words.get("sub", ""),
         queue=words.get("queue", ""),
@@ -221,6 +222,7 @@ def pod(words: Words, place: int) -> o.Pod:
         gates=("held",) if status == "Gated" else (),
         claims=c.uses(words),
         zones=numa.placement(words.get("in", "")),
+        safe_to_consolidate="unsafe" not in words,
     )
 
 

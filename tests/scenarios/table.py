@@ -58,6 +58,8 @@ class Scenario:
             plugins["proportion"] = {"kValue": self.options["k"]}
         if "multiplier" in self.options:
             plugins["proportion"] = {"relcaimerSaturationMultiplier": self.options["multiplier"]}
+        if "steady" in self.options:
+            plugins["proportion"] = {**plugins["proportion"], "steadyFairShareReclaim": "true"}
         plugins["minruntime"] = {
             argument: self.options[key] for key, argument in MIN_RUNTIME.items() if key in self.options
         }

@@ -72,6 +72,7 @@ ACTION_NAMES = {
     Action.RECLAIM: "reclaim",
     Action.PREEMPT: "preempt",
     Action.STALE_GANG: "stalegangeviction",
+    Action.BACKGROUND: "backgroundpods",
 }
 HELP_TEXTS = {
     Help.OVER_SHARE: "its queue would hold more than its fair share",

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kai_sched.api.custom import INT32_MAX
-from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS, SATURATION, VICTIMS, Config
+from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS, SATURATION, STEADY, TRUE, VICTIMS, Config
 from kai_sched.model.field_errors import QUOTED_MAX, FieldError, Warn, shown
+from kai_sched.model.label_selector import parse_label_selector
 from kai_sched.model.read.custom import parse_part
 from kai_sched.model.read.sharing_settings import with_memory_reserve, with_sharing
 from kai_sched.model.read.usage_settings import with_usage
@@ -53,6 +54,7 @@ _PLUGIN_PRIORITIES = {
     GPU_SPREAD: 300,
     "nodeplacement": 200,
     "gpusharingorder": 100,
+    "backgroundpods": 50,
 }
 _ACTION_PRIORITIES = {action: 500 - 100 * place for place, action in enumerate(ACTIONS)}
 # Known, though off unless they are asked for.
@@ -60,15 +62,15 @@ KNOWN_PLUGINS = frozenset({*_PLUGIN_PRIORITIES, "numa", "reflectjoborder"})
 
 # The arguments that have an effect; other plugins have none.
 _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
-    "proportion": ("kValue", SATURATION),
+    "proportion": ("kValue", SATURATION, STEADY),
     "minruntime": ("defaultPreemptMinRuntime", "defaultReclaimMinRuntime", "reclaimResolveMethod"),
     "nodeplacement": ("gpu", "cpu"),
     "numa": ("ignoreList", "reconstructAvailable"),
+    "backgroundpods": ("labelSelector",),
 }
 
 _METRIC_LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 _QUEUE_LABELS = frozenset({"queue_name", "queue_metadata_name", "queue_display_name"})
-_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
@@ -121,6 +123,11 @@ def _check_arguments(plugin: str, arguments: Mapping[str, object], field: str, w
         near = difflib.get_close_matches(name[:QUOTED_MAX], known, n=1)
         remedy = f"did you mean {near[0]}?" if near else f"the arguments here are {', '.join(known) or 'none'}"
         warn(f"{field}.{name}", f"unknown argument, ignored: {remedy}")
+    if plugin == "backgroundpods" and "labelSelector" in arguments:
+        try:
+            parse_label_selector(_text(arguments["labelSelector"]))
+        except ValueError as error:
+            warn(f"{field}.labelSelector", f"no pod is in the background: {error}")
 
 
 def parse_actions(text: str, field: str) -> tuple[str, ...]:
@@ -295,9 +302,9 @@ def _with_flags(flags: Mapping[str, str], config: Config) -> Config:
 
 
 def _read_bool(text: str) -> bool:
-    if text not in _TRUE | _FALSE:
+    if text not in TRUE | _FALSE:
         raise ValueError(f"{shown(text)} is neither true nor false")
-    return text in _TRUE
+    return text in TRUE
 
 
 def _read_int(text: str) -> int:

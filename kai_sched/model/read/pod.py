@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from kai_sched.api import core, names
 from kai_sched.model.claims.objects import PodClaim, is_extended
 from kai_sched.model.config import Config
-from kai_sched.model.field_errors import FieldError, TypeFault, Warn
+from kai_sched.model.field_errors import FieldError, TypeFault, Warn, shown
 from kai_sched.model.numa import CONTAINERS_MAX, NO_PLACEMENT, NumaRequest
 from kai_sched.model.objects import NO_LABELS, Phase, Pod, Shape
 from kai_sched.model.priorities import is_reserved, reserved_text
@@ -100,6 +100,7 @@ class PodReader:
             extended=self._requests.extended(spec) if any(map(_may_be_extended, shape.request)) else (),
             zones=zones[0],
             zones_observed=zones[1],
+            safe_to_consolidate=_safe_to_consolidate(annotations, warn),
         )
 
     def _queue(self, labels: Mapping[str, str]) -> str:
@@ -234,6 +235,14 @@ def _claims(spec: core.PodSpec, status: core.PodStatus) -> tuple[PodClaim, ...]:
         elif each.name not in made or made[each.name]:
             found.append(PodClaim(each.name or "", made.get(each.name) or ""))
     return tuple(found)
+
+
+def _safe_to_consolidate(annotations: Mapping[str, str], warn: Warn) -> bool:
+    """Whether consolidation may move the pod: unless its annotation is "false"."""
+    text = annotations.get(names.SAFE_TO_CONSOLIDATE_ANNOTATION, "true")
+    if text not in ("true", "false"):
+        warn(f"metadata.annotations[{names.SAFE_TO_CONSOLIDATE_ANNOTATION}]", f'{shown(text)}: give "true" or "false"')
+    return text != "false"
 
 
 def _gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:

@@ -199,6 +199,7 @@ class Counts(NamedTuple):
     touched_jobs: Longs  # of Lists.touched_jobs
     jobs: Longs  # of Lists.jobs
     kinds: Longs  # rows of Kinds in use
+    action: Longs  # the action that searches
     clock: Longs  # clock: moves with each search, that is, with each preemptor
     scenario_clock: Longs  # clock: moves with each scenario
     loss_clock: Longs  # clock: moves with each count of what queues lose

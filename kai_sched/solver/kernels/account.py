@@ -145,8 +145,8 @@ def open_queues(ctx: Context) -> None:
 
     Reads ``classes.quota`` (C, 3), the amounts that count for a queue: millicores, bytes and GPUs. Writes ``quota``,
     ``limit``, ``held``, ``held_fixed`` and ``asked`` of the book, (Q + 1, 3) each, and ``priority``; row Q, the
-    cluster, stays 0. A task that holds a place counts as held and as requested, a pending one as requested only. Tasks
-    on nodes outside the snapshot hold nothing here.
+    cluster, stays 0. A task that holds a place counts as held and as requested, a pending one as requested only; what
+    background jobs request does not count (11.5). Tasks on nodes outside the snapshot hold nothing here.
     """
     queues, tasks, jobs, book = ctx.snapshot.queues, ctx.snapshot.tasks, ctx.snapshot.jobs, ctx.state.book
     for q in range(queues.parent.shape[0]):
@@ -166,7 +166,8 @@ def open_queues(ctx: Context) -> None:
         while q != NULL:  # Bound: the depth of the queue tree.
             for r in range(3):
                 price = price_of(tasks.cls[t], r, tasks.node[t] if holds else NULL, ctx)
-                book.asked[q, r] += price
+                if jobs.background[j] == 0:
+                    book.asked[q, r] += price
                 if holds:
                     book.held[q, r] += price
                     if jobs.preemptible[j] == 0:

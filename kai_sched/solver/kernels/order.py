@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Floats, Ints, Longs, Settings
+from kai_sched.snapshot.tables import GPU, Floats, Ints, Longs, Settings
 from kai_sched.solver.jit import inner
 from kai_sched.solver.state import Book, Context, Tree
 
@@ -80,8 +80,8 @@ def queue_before(a: int, b: int, book: Book, extra: Floats) -> bool:
     """Return whether sibling queue ``a`` goes before ``b`` in queue order (2.6).
 
     The first of the eight steps that tells the queues apart decides; step 8 compares rows, so the order is total. Reads
-    ``held``, ``fair``, ``quota`` and ``share`` of the book, (Q + 1, 3) each, and ``priority``. ``extra`` (Q, 3) is what
-    the next job of each queue asks for (steps 2, 4 and 5).
+    ``held``, ``fair``, ``quota``, ``share`` and ``keep`` of the book, (Q + 1, 3) each, and ``priority``. ``extra``
+    (Q, 3) is what the next job of each queue asks for (steps 2, 4 and 5).
     """
     # The flags are those of steps 1, 2 and 4 of 2.6: over its fair share in all three resources; within its quota with
     # the next chunk in all three; holding something of a resource of which it is entitled to none.
@@ -96,6 +96,11 @@ def queue_before(a: int, b: int, book: Book, extra: Floats) -> bool:
         starved_b = starved_b and with_b <= book.quota[b, r]
         violates_a = violates_a or (book.share[a, r] == 0.0 and with_a > 0.0)
         violates_b = violates_b or (book.share[b, r] == 0.0 and with_b > 0.0)
+    # Room that was made for a queue below its steady share must not go back to the queue that lost it (4.9).
+    if extra[a, GPU] > 0.0 and extra[b, GPU] > 0.0:
+        short_a, short_b = book.held[a, GPU] < book.keep[a, GPU], book.held[b, GPU] < book.keep[b, GPU]
+        if short_a != short_b:
+            return bool(short_a)
     if over_a != over_b:
         return over_b
     if starved_a != starved_b:

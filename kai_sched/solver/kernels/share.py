@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kai_sched.snapshot.tables import Queues
+from kai_sched.snapshot.tables import Floats, Queues
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.state import Book, Division
 
@@ -165,18 +165,22 @@ def give_remainders(remaining: float, bucket: float, n_queues: int, work: Divisi
 
 
 @inner
-def divide_tree(queues: Queues, k_value: float, book: Book, work: Division) -> None:
-    """Write the fair share and the allocatable share of every queue to its row of the book (2.4, 2.5), in place.
+def divide_tree(
+    queues: Queues, k_value: float, book: Book, asked: Floats, fair: Floats, share: Floats, work: Division
+) -> None:
+    """Write the fair share and the allocatable share of every queue to its row of ``fair`` and ``share`` (2.4, 2.5).
 
-    The roots divide the cluster, ``book.share`` of row Q; the children of a queue divide its fair share. The
-    allocatable share is what a queue may hold before it counts as over its share; inf: any amount. Nothing is undone:
-    fair shares stay as they are for the whole cycle (2.2).
+    The roots divide the cluster, ``share`` of row Q; the children of a queue divide its fair share. The allocatable
+    share is what a queue may hold before it counts as over its share; inf: any amount. Nothing is undone: shares stay
+    as they are for the whole cycle (2.2).
 
     Parameters
     ----------
     queues : the tree, with ``weight`` and ``usage`` (Q, 3)
     k_value : see ``divide_siblings``
-    book : reads ``quota``, ``limit``, ``asked`` (Q + 1, 3) and ``priority``; writes ``fair`` and ``share`` (Q + 1, 3)
+    book : reads ``quota``, ``limit`` (Q + 1, 3) and ``priority``
+    asked, fair, share : (Q + 1, 3); what queues request, and the two that are written. ``asked`` may be ``fair``: the
+        requests of siblings are read before their shares are written
     work : scratch, (Q,) columns
     """
     n_queues = queues.parent.shape[0]
@@ -193,11 +197,11 @@ def divide_tree(queues: Queues, k_value: float, book: Book, work: Division) -> N
                 work.quota[place] = book.quota[q, r]
                 work.limit[place] = book.limit[q, r]
                 work.weight[place] = queues.weight[q, r]
-                work.request[place] = book.asked[q, r]
+                work.request[place] = asked[q, r]
                 work.usage[place] = queues.usage[q, r]
                 work.priority[place] = book.priority[q]
-            divide_siblings(book.share[above, r] if step == 0 else book.fair[above, r], k_value, n_children, work)
+            divide_siblings(share[above, r] if step == 0 else fair[above, r], k_value, n_children, work)
             for place in range(n_children):
                 q = queues.child[first + place]
-                book.fair[q, r] = work.given[place]
-                book.share[q, r] = min(max(book.quota[q, r], work.given[place]), book.limit[q, r])
+                fair[q, r] = work.given[place]
+                share[q, r] = min(max(book.quota[q, r], work.given[place]), book.limit[q, r])

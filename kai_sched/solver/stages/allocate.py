@@ -40,7 +40,9 @@ NOT_SUPPORTED = int(Verdict.NOT_SUPPORTED)
 NO_FIT = int(Verdict.NO_FIT)
 NO_DOMAIN = int(Verdict.NO_DOMAIN)
 FIRST = int(Turn.FIRST)
+ORDINARY = int(Turn.ORDINARY)
 LATER = int(Turn.LATER)
+BACKGROUND = int(Turn.BACKGROUND)
 IS_PENDING = int(Status.PENDING)
 
 
@@ -54,8 +56,8 @@ def allocate(turn: int, ctx: Context, tree: Tree) -> None:
     Parameters
     ----------
     turn : FIRST: only jobs to which an earlier cycle promised room, each with at most as many pods as were promised
-        (``jobs.n_first`` (J,)). ORDINARY: all jobs but those of the turn LATER, also those that were FIRST before
-        and still have something pending
+        (``jobs.n_first`` (J,)). ORDINARY: all jobs but those of the turns LATER and BACKGROUND, also those that were
+        FIRST before and still have something pending. BACKGROUND: those of this turn
     tree : empty heaps (``allocation.make_tree``)
     """
     settings, snapshot, state, log, decisions = ctx.settings, ctx.snapshot, ctx.state, ctx.log, ctx.decisions
@@ -104,7 +106,7 @@ def enqueue_jobs_of_turn(turn: int, ctx: Context, tree: Tree) -> None:
     jobs = snapshot.jobs
     for j in range(jobs.queue.shape[0]):
         first, end = jobs.set_ptr[j], jobs.set_ptr[j + 1]
-        mine = jobs.turn[j] == FIRST if turn == FIRST else jobs.turn[j] != LATER
+        mine = jobs.turn[j] == turn if turn != ORDINARY else jobs.turn[j] != LATER and jobs.turn[j] != BACKGROUND
         if not mine or count_pending(first, end, state.sets) == 0:
             continue
         if jobs.refused[j] != OK:

@@ -29,7 +29,7 @@ from kai_sched.solver.eviction.preemptor import lacking_gpus, requested_amounts,
 from kai_sched.solver.eviction.rules.blocked_devices import is_entitled, note_blocked
 from kai_sched.solver.eviction.rules.losses import begin_losses, keep_old_shares, sides_of
 from kai_sched.solver.eviction.rules.runtimes import any_runtime, is_elastic, is_protected
-from kai_sched.solver.eviction.rules.shares import is_above, is_above_share, note_scarce, stays_within_quota
+from kai_sched.solver.eviction.rules.shares import is_above, is_above_share, is_short, note_scarce, stays_within_quota
 from kai_sched.solver.eviction.similar_jobs import is_easier, remember_failure
 from kai_sched.solver.eviction.tables import DEAD, Preemptor, Search
 from kai_sched.solver.eviction.victims.candidates import in_leaf, list_candidates
@@ -47,6 +47,7 @@ CONSOLIDATION = int(Action.CONSOLIDATION)
 RECLAIM = int(Action.RECLAIM)
 PREEMPT = int(Action.PREEMPT)
 LATER = int(Turn.LATER)
+BACKGROUND = int(Turn.BACKGROUND)
 HELPED = int(Help.HELPED)
 DELAYED = int(Help.DELAYED)
 NOT_PREEMPTIBLE = int(Help.NOT_PREEMPTIBLE)
@@ -77,6 +78,7 @@ def make_room(action: int, ctx: Context, tree: Tree, search: Search) -> None:
     settings, snapshot, state, decisions = ctx.settings, ctx.snapshot, ctx.state, ctx.decisions
     if not enqueue_pending_jobs(action, ctx, tree):
         return
+    search.counts.action[0] = action
     list_candidates(ctx, search)
     search.failed[:] = NULL
     search.counts.work[0] = 0
@@ -128,7 +130,7 @@ def enqueue_pending_jobs(action: int, ctx: Context, tree: Tree) -> bool:
     found = False
     for j in range(jobs.queue.shape[0]):
         first, end = jobs.set_ptr[j], jobs.set_ptr[j + 1]
-        if jobs.turn[j] == LATER or count_pending(first, end, state.sets) == 0:
+        if jobs.turn[j] == LATER or jobs.turn[j] == BACKGROUND or count_pending(first, end, state.sets) == 0:
             continue
         if jobs.refused[j] != OK or not in_leaf(j, snapshot):
             decisions.verdict[j] = jobs.refused[j]
@@ -183,10 +185,9 @@ def reason_not_to_search(action: int, p: int, length: int, idle: float, ctx: Con
         for r in range(3):
             scratch.need[r] += snapshot.classes.quota[tasks.cls[t], r]
     if action == RECLAIM:
+        if not is_within_share(q, ctx) and not is_below_steady_share(q, ctx):
+            return OVER_SHARE
         for r in range(3):
-            # The gate of 4.1 checks all three resources, also those that the chunk does not request.
-            if book.held[q, r] + scratch.need[r] - ROUNDING > book.fair[q, r]:
-                return OVER_SHARE
             if fixed and book.held_fixed[q, r] + scratch.need[r] - ROUNDING > book.quota[q, r]:
                 return OVER_QUOTA
     everywhere = action == CONSOLIDATION
@@ -206,6 +207,26 @@ def reason_not_to_search(action: int, p: int, length: int, idle: float, ctx: Con
             return NO_VICTIMS
     gpus = requested_gpus(length, snapshot, search)
     return NO_ROOM if gpus > 0.0 and idle < gpus else OK
+
+
+@inner
+def is_within_share(q: int, ctx: Context) -> bool:
+    """Return whether queue ``q`` stays within its fair share with ``scratch.need`` (3,): the gate of reclaim (4.1).
+
+    All three resources are checked, also those that the chunk does not request.
+    """
+    book, need = ctx.state.book, ctx.scratch.need
+    for r in range(3):  # noqa: SIM110 -- numba compiles no generators
+        if book.held[q, r] + need[r] - ROUNDING > book.fair[q, r]:
+            return False
+    return True
+
+
+@inner
+def is_below_steady_share(q: int, ctx: Context) -> bool:
+    """Return whether queue ``q`` may reclaim ``scratch.need`` (3,) by its steady share (4.9): GPUs, while it has fewer
+    than it may keep, ``book.keep`` (Q + 1, 3)."""
+    return bool(ctx.scratch.need[GPU] > 0.0 and ctx.state.book.held[q, GPU] < ctx.state.book.keep[q, GPU])
 
 
 @inner
@@ -260,24 +281,42 @@ def search_for_victims(action: int, p: int, length: int, ctx: Context, search: S
     -------
     int : a ``Help``: HELPED, TOO_LONG (the budget of 4.8 ended the search), or why nothing was found
     """
+    need, q, help_code = requested_amounts(length, ctx.snapshot, search), ctx.snapshot.jobs.queue[p], OVER_SHARE
+    for r in range(3):
+        ctx.scratch.need[r] = need[r]
+    by_steady_share = action == RECLAIM and is_below_steady_share(q, ctx)
+    if action != RECLAIM or is_within_share(q, ctx):
+        help_code = search_once(action, p, length, need, ctx, search)
+    if by_steady_share and help_code != HELPED and help_code != TOO_LONG:
+        ctx.scratch.steady[0] = 1
+        found = search_once(action, p, length, need, ctx, search)
+        ctx.scratch.steady[0] = 0
+        help_code = found if found in (HELPED, TOO_LONG) else help_code
+    if help_code == HELPED:
+        commit_scenario(action, p, ctx, search)
+    return help_code
+
+
+@inner
+def search_once(action: int, p: int, length: int, need: Amounts, ctx: Context, search: Search) -> int:
+    """Search once for victims for job ``p``, by the shares that ``scratch.steady`` says; return a ``Help``.
+
+    Parameters as in ``search_for_victims``; ``need`` (3,) is what the tasks request. On HELPED the solution is
+    simulated, else all is undone.
+    """
     settings, state = ctx.settings, ctx.state
     search.counts.clock[0] += 1
     keep_old_shares(state.book, search.queues)
     if action == RECLAIM:
         note_blocked(length, ctx, search)
     begin_losses(search)
-    need = requested_amounts(length, ctx.snapshot, search)
     ceiling = choose_victims(action, p, need, ctx, search)
     note_scarce(length, ctx, search)
     lacking = lacking_gpus(length, ctx, search)
     preemptor = Preemptor(action, p, length, ceiling, need, lacking, False)
     if settings.minimal == 1:
-        help_code = find_minimal_victims(preemptor, ctx, search)
-    else:
-        help_code = find_original_victims(preemptor, ctx, search)
-    if help_code == HELPED:
-        commit_scenario(action, p, ctx, search)
-    return help_code
+        return find_minimal_victims(preemptor, ctx, search)
+    return find_original_victims(preemptor, ctx, search)
 
 
 @inner
@@ -342,11 +381,14 @@ def has_something_to_give(own: int, q: int, need: Amounts, ctx: Context, search:
 
     Compared are the sides, where the paths from the root to the leaves part. If the side of ``own`` has quota for the
     chunk, ``need``, the other must be above its quota in a resource of the chunk, or below it in none. If not, the
-    other must hold more than its allocatable share of some resource.
+    other must hold more than its allocatable share of some resource. By steady shares (4.9) the side of ``own`` must
+    hold fewer GPUs than it may keep, and the other more.
 
     Reads ``queues.old_held`` (Q, 3), ``queues.blocked`` (Q,) and ``book.quota`` (Q + 1, 3).
     """
     u, v = sides_of(own, q, ctx.snapshot.queues.parent)
+    if ctx.scratch.steady[0] == 1:
+        return is_short(u, ctx, search) and is_above(search.queues.old_held[v, GPU], ctx.state.book.keep[v, GPU])
     if not stays_within_quota(u, need, ctx, search):
         return is_above_share(v, ctx, search)
     held, quota, above, below = search.queues.old_held, ctx.state.book.quota, False, False

@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import CPU, GPU, Floats, Longs, Status
+from kai_sched.snapshot.tables import CPU, GPU, Floats, Longs, Queues, Status
 from kai_sched.snapshot.verdicts import Verdict
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.account import (
     open_claims,
     open_cluster,
@@ -29,7 +29,7 @@ from kai_sched.solver.kernels.devices import price_of
 from kai_sched.solver.kernels.feasibility import judge_nodes
 from kai_sched.solver.kernels.numa import asks_for_zones, open_zones
 from kai_sched.solver.kernels.share import divide_siblings, divide_tree
-from kai_sched.solver.state import Context, Division
+from kai_sched.solver.state import Book, Context, Division
 
 IS_PENDING = int(Status.PENDING)
 IS_RUNNING = int(Status.RUNNING)
@@ -55,7 +55,32 @@ def fair_share(ctx: Context) -> None:
     open_queues(ctx)
     open_term_roles(tasks.status, ctx)
     open_cluster(state.book.share[snapshot.queues.parent.shape[0]], ctx)
-    divide_tree(snapshot.queues, ctx.settings.k_value, state.book, scratch.work)
+    book = state.book
+    divide_tree(snapshot.queues, ctx.settings.k_value, book, book.asked, book.fair, book.share, scratch.work)
+    if ctx.settings.steady == 1:
+        ask_for_all(snapshot.queues, book)
+        divide_tree(snapshot.queues, ctx.settings.k_value, book, book.steady, book.steady, book.keep, scratch.work)
+
+
+@inner
+def ask_for_all(queues: Queues, book: Book) -> None:
+    """Write what queues request for their steady share (4.9) to ``book.steady`` (Q + 1, 3).
+
+    Leaves with a weight and a finite quota of the resource request the whole cluster, and so do the queues above them;
+    the others what they request in fact. Row Q of ``book.keep`` gets the capacity.
+    """
+    n_queues = queues.parent.shape[0]
+    for r in range(3):
+        total = book.share[n_queues, r]
+        book.keep[n_queues, r] = total
+        for q in range(n_queues):
+            book.steady[q, r] = book.asked[q, r]
+        for q in range(n_queues):
+            is_leaf = queues.child_ptr[q] == queues.child_ptr[q + 1]
+            above = q if is_leaf and queues.weight[q, r] > 0.0 and book.quota[q, r] < np.inf else NULL
+            while above != NULL:  # Bound: the depth of the queue tree.
+                book.steady[above, r] = total
+                above = queues.parent[above]
 
 
 @kernel

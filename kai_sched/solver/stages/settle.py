@@ -6,7 +6,8 @@ earlier one, so that these are no longer needed, or promised room may turn out t
 tell, as until then any room may still be given away.
 
 Cost: one pass over Q queues and T tasks, then the cost of ``eviction.minimal.returning`` and ``solver.pipelined_room``.
-Invariant: it runs after all actions, and nothing is decided on the state afterwards. What it changes is final.
+Invariant: both kernels run after all actions, and what they change is final. Between them the background returns
+(``stages.background``); after ``settle`` nothing is decided on the state.
 """
 
 from __future__ import annotations
@@ -27,19 +28,17 @@ IS_PIPELINED = int(Status.PIPELINED)
 
 
 @kernel
-def settle(ctx: Context, search: Search, room: Floats, leaving: Floats) -> None:
-    """Correct the books, take back promises that nodes cannot keep, and keep victims and promises that have room.
+def settle_evictions(ctx: Context, search: Search) -> None:
+    """Correct the books, take back promises that nodes cannot keep, and evictions of victims that have room.
 
     The searches of ``victims: original`` leave queues that were paid back too often and moved pods on overcommitted
-    nodes, as v0.17.0 does (3.6, 4.5). With ``victims: minimal`` evictions without need are taken back and torn gangs
-    wait.
+    nodes, as v0.17.0 does (3.6, 4.5). With ``victims: minimal`` evictions without need are taken back.
 
     Parameters
     ----------
     search : reads ``search.queues.overpaid`` (Q, 3) and ``search.tasks.left_node`` (T,)
-    room, leaving : (N, R), zeros to work in
     """
-    settings, snapshot, state = ctx.settings, ctx.snapshot, ctx.state
+    snapshot, state = ctx.snapshot, ctx.state
     for q in range(snapshot.queues.parent.shape[0]):
         overpaid = search.queues.overpaid[q]
         is_overpaid = overpaid[0] != 0.0 or overpaid[1] != 0.0 or overpaid[2] != 0.0
@@ -62,7 +61,19 @@ def settle(ctx: Context, search: Search, room: Floats, leaving: Floats) -> None:
         finish_eviction(t, ctx)
         if snapshot.tasks.node[t] != NULL:
             state.task.node[t] = snapshot.tasks.node[t]  # where it leaves
-    if settings.minimal == 1:
+    if ctx.settings.minimal == 1:
         keep_victims(ctx, search)
+
+
+@kernel
+def settle(ctx: Context, room: Floats, leaving: Floats) -> None:
+    """Let torn gangs wait (``victims: minimal``), and bind what waits for free room. Nothing is decided afterwards.
+
+    Parameters
+    ----------
+    room, leaving : (N, R), zeros to work in
+    """
+    minimal = ctx.settings.minimal == 1
+    if minimal:
         pipeline_incomplete_gangs(ctx)
-    bind_pipelined_jobs(settings.minimal == 1, ctx, room, leaving)
+    bind_pipelined_jobs(minimal, ctx, room, leaving)

@@ -44,7 +44,7 @@ UNLIMITED = float("inf")
 ALL = 2**31 - 1
 ALL_ON = Settings(
     *(1.0, 1e7, 1e6, 1000.0, 10.0, 1e4, 100.0, 1, 1, 1, 1, 1, ALL, ALL, ALL, ALL),
-    *(0, 0, 0, 0, 1, 1.0, 1, ALL, ALL, 0, 1, 2, 0),
+    *(0, 0, 0, 0, 1, 1.0, 0, 1, ALL, ALL, 0, 1, 2, 0),
 )
 ON_NODE = (Status.BOUND, Status.RUNNING, Status.RELEASING, Status.STUCK_IN_RELEASING)
 OFF_NODE = (Status.PENDING, Status.PENDING, Status.PENDING, Status.GATED, Status.SUCCEEDED)
@@ -260,13 +260,13 @@ def assemble(
         "cls": zeros,
         **dict.fromkeys(("node", "nominated"), nowhere),
         "foreign": [j == NULL for j in job],
-        **dict(zip(("share_ptr", "device"), ([0] * (len(job) + 1), []), strict=True)),
-        **(tasks or {}),
-    }
+        "share_ptr": [0] * (len(job) + 1),
+        "device": [],
+    } | (tasks or {})
     none, all_jobs, alike = [0] * len(roots), [1] * len(roots), list(range(len(roots)))
     job_columns = {"queue": none, "priority": none, "preemptible": all_jobs, "refused": none, "grace": none}
-    job_columns |= {"turn": none, "n_first": none, "last_start": none, "waits_until": none, "stale_since": none}
-    job_columns |= {"equivalence": alike, "queue_equivalence": alike, **(jobs or {})}
+    rest = ("not_consolidated", "background", "turn", "n_first", "last_start", "waits_until", "stale_since")
+    job_columns |= dict.fromkeys(rest, none) | {"equivalence": alike, "queue_equivalence": alike} | (jobs or {})
     zones = no_zones(n_nodes, len(job), len(request))
     return Snapshot(
         queues,
@@ -381,7 +381,7 @@ def one_signature(n_nodes: int) -> Signatures:
 
 def empty_book(n_queues: int) -> Book:
     """Books of so many queues, and the cluster's, with zeros."""
-    return Book(*np.zeros((7, n_queues + 1, 3)), np.zeros(n_queues + 1))
+    return Book(*np.zeros((9, n_queues + 1, 3)), np.zeros(n_queues + 1))
 
 
 def opened(snapshot: Snapshot, settings: Settings = ALL_ON) -> Context:

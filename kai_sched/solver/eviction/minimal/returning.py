@@ -27,6 +27,7 @@ from kai_sched.solver.kernels.undo import add_integer, set_integer, undo_all
 from kai_sched.solver.state import Context, State
 
 STALE_GANG = int(Action.STALE_GANG)
+BACKGROUND = int(Action.BACKGROUND)
 IS_PIPELINED = int(Status.PIPELINED)
 IS_RELEASING = int(Status.RELEASING)
 IS_EVICTED = int(Status.EVICTED)
@@ -65,10 +66,11 @@ def keep_victims(ctx: Context, search: Search) -> None:
 def may_be_kept(t: int, row: int, ctx: Context, search: Search) -> bool:
     """Return whether the victim ``t`` of eviction ``row`` is leaving or moving, and its old node has room for it.
 
-    Pods of stale gangs are not kept (7). Reads ``decisions.evictions`` and ``state.task.status``, (T,) each.
+    Pods of stale gangs are not kept (7), those of the background are not yet (11.5). Reads ``decisions.evictions`` and
+    ``state.task.status``, (T,) each.
     """
     status = ctx.state.task.status[t]
-    if ctx.decisions.evictions.action[row] == STALE_GANG:
+    if ctx.decisions.evictions.action[row] in (STALE_GANG, BACKGROUND):
         return False
     if status != IS_RELEASING and status != IS_PIPELINED:
         return False

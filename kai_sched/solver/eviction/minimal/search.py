@@ -69,8 +69,8 @@ def find_minimal_victims(preemptor: Preemptor, ctx: Context, search: Search) -> 
 
     On HELPED the evictions and placements are left simulated in ``ctx.state``: the undo log can still take them
     back, and ``search.lists.scenario``, ``placed`` and ``jobs`` (T + 1,) name what takes part. On any other
-    result the state is as before and the log is empty. ``minimal.pending_in_order`` (L,) keeps the order of the
-    tasks, as a choice may reorder ``search.pending``. ``search.counts.work`` grows by the work done.
+    result the state is as before, the log is empty, and ``search.pending`` has its order again, which is kept in
+    ``minimal.pending_in_order`` (L,), as a choice may change it. ``search.counts.work`` grows by the work done.
 
     Returns
     -------
@@ -102,6 +102,8 @@ def find_minimal_victims(preemptor: Preemptor, ctx: Context, search: Search) -> 
         outcome = why if why != OK else NOT_FOUND
     if outcome != HELPED:
         ctx.log.size[:] = 0
+        for entry in range(length):
+            search.pending[entry] = search.minimal.pending_in_order[entry]
     forget_accumulation(search)
     return outcome
 

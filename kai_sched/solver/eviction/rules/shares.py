@@ -3,7 +3,8 @@
 Rule 1, for each loss before it is subtracted: the victim's side is above its allocatable share (*fair-share branch*),
 or the reclaimer's side stays within its quota and the victim's side is above its own in a scarce resource (*quota
 branch*). Rule 2, for the end: the reclaimer's side is not above its fair share, or stays behind its sibling; and what
-cannot be preempted there is within its quota (``keeps_fixed_quota``).
+cannot be preempted there is within its quota (``keeps_fixed_quota``). In a search by steady shares (``scratch.steady``)
+both say what 4.9 says instead.
 
 Sides are the queues where the paths from the root to both leaves part. The validator, the choice of victims and the
 bounds call the same functions: with what is left to queues after the losses so far (``losses.left_to``), which is all
@@ -92,13 +93,21 @@ def is_above_quota(u: int, v: int, ctx: Context, search: Search) -> bool:
 
 
 @inner
+def is_short(q: int, ctx: Context, search: Search) -> bool:
+    """Return whether queue ``q`` held fewer GPUs than it may keep by its steady share (4.9): ``book.keep``."""
+    return bool(search.queues.old_held[q, GPU] < ctx.state.book.keep[q, GPU])
+
+
+@inner
 def may_lose_more(p: int, need: Amounts, q: int, ctx: Context, search: Search) -> bool:
     """Return whether rule 1 lets one more chunk leave from leaf ``q``, of whatever size, for job ``p``.
 
     Monotone: losses only lower ``queues.remains`` (Q, 3) and ``blocked_left`` (Q,), all else is fixed. So a False stays
-    False.
+    False. By steady shares the side of ``p`` must be below what it may keep, and that of ``q`` above (4.9).
     """
     u, v = sides_of(ctx.snapshot.jobs.queue[p], q, ctx.snapshot.queues.parent)
+    if ctx.scratch.steady[0] == 1:
+        return is_short(u, ctx, search) and is_above(left_to(v, GPU, search), ctx.state.book.keep[v, GPU])
     if is_above_share(v, ctx, search):
         return True
     return stays_within_quota(u, need, ctx, search) and is_above_quota(u, v, ctx, search)
@@ -106,9 +115,16 @@ def may_lose_more(p: int, need: Amounts, q: int, ctx: Context, search: Search) -
 
 @inner
 def lose(p: int, need: Amounts, q: int, amount: Amounts, ctx: Context, search: Search) -> bool:
-    """Let leaf ``q`` lose ``amount`` if rule 1 allows it: charged to ``queues.remains`` (Q, 3). False: it does not."""
+    """Let leaf ``q`` lose ``amount`` if rule 1 allows it: charged to ``queues.remains`` (Q, 3). False: it does not.
+
+    By steady shares its side keeps what it may keep also after this loss (4.9).
+    """
     if not may_lose_more(p, need, q, ctx, search):
         return False
+    if ctx.scratch.steady[0] == 1:
+        _, v = sides_of(ctx.snapshot.jobs.queue[p], q, ctx.snapshot.queues.parent)
+        if left_to(v, GPU, search) - amount[GPU] < ctx.state.book.keep[v, GPU] - ROUNDING:
+            return False
     charge_loss(q, amount, ctx.snapshot.queues.parent, search)
     return True
 
@@ -122,6 +138,9 @@ def gpus_above(u: int, v: int, need: Amounts, ctx: Context, search: Search) -> f
     that parts block. Reads ``queues.old_held`` (Q, 3): nothing has left.
     """
     book, queue = ctx.state.book, search.queues
+    if ctx.scratch.steady[0] == 1:
+        excess = queue.old_held[v, GPU] - book.keep[v, GPU]
+        return float(excess) if excess > 0.0 and is_short(u, ctx, search) else -1.0
     within = stays_within_quota(u, need, ctx, search)
     excess = -1.0
     for r in range(3):
@@ -151,9 +170,13 @@ def stays_behind(u: int, mine: float, s: int, theirs: float, r: int, ctx: Contex
     """Rule 2 for resource ``r``: whether queue ``u``, with ``mine``, ends behind its sibling ``s``, with ``theirs``.
 
     ``mine`` has the chunk in it. Reads ``book.fair`` (Q + 1, 3). Monotone: the more ``s`` keeps and the less ``u``
-    holds, the sooner it is True.
+    holds, the sooner it is True. By steady shares only GPUs are compared, and ``u`` may have what it may keep (4.9).
     """
-    fair = ctx.state.book.fair
+    book = ctx.state.book
+    if ctx.scratch.steady[0] == 1:
+        behind = ratio(mine, book.steady[u, r]) * ctx.settings.saturation < ratio(theirs, book.steady[s, r])
+        return r != GPU or mine <= book.keep[u, r] or behind
+    fair = book.fair
     used = ratio(mine, fair[u, r])
     if used <= 1.0:
         return True
@@ -221,7 +244,14 @@ def gpus_kept_behind(u: int, mine: float, s: int, ctx: Context, search: Search) 
     Bound: rule 2 solved for the loss. ``s`` must keep more than the same part of its fair share as ``u`` uses, times
     the multiplier; where it may lose everything, there is no limit. Reads ``queues.old_held`` (Q, 3).
     """
-    fair = ctx.state.book.fair
+    book = ctx.state.book
+    if ctx.scratch.steady[0] == 1:
+        used = ratio(mine, book.steady[u, GPU]) * ctx.settings.saturation if mine > book.keep[u, GPU] else 0.0
+        if used == np.inf:
+            return 0.0
+        kept = max(book.keep[s, GPU], used * book.steady[s, GPU])
+        return float(max(0.0, search.queues.old_held[s, GPU] - kept + ROUNDING))
+    fair = book.fair
     if fair[s, GPU] == 0.0 or stays_behind(u, mine, s, 0.0, GPU, ctx):
         return np.inf
     if fair[s, GPU] == np.inf:

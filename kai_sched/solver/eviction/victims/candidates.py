@@ -16,7 +16,7 @@ working state, which holds no simulated change whenever a function of this modul
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Snapshot, Status
+from kai_sched.snapshot.tables import Action, Snapshot, Status
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.tables import DEAD, JobOrder, Search
 from kai_sched.solver.eviction.victims.leaf_order import job_comes_first, mark_runs, sort_list
@@ -25,6 +25,7 @@ from kai_sched.solver.kernels.attempt import count_pending
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
 from kai_sched.solver.state import Context, State
 
+CONSOLIDATION = int(Action.CONSOLIDATION)
 NOT_SUPPORTED = int(Verdict.NOT_SUPPORTED)
 IS_ALLOCATED = int(Status.ALLOCATED)
 IS_PIPELINED = int(Status.PIPELINED)
@@ -53,7 +54,7 @@ def list_candidates(ctx: Context, search: Search) -> None:
         j = n_jobs - 1 - place
         measure_victim(j, snapshot, state, search)
         search.victims.jobs.skip[j] = DEAD
-        if search.jobs.settled[j] == 0 and may_go(j, ctx):
+        if is_candidate(j, ctx, search):
             list_job(j, snapshot, search.victims)
     for j in range(n_jobs):
         measure_waiting(j, ctx, search)
@@ -149,6 +150,16 @@ def may_compete(j: int, snapshot: Snapshot, state: State) -> bool:
 
 
 @inner
+def is_candidate(j: int, ctx: Context, search: Search) -> bool:
+    """Return whether the action may take pods of job ``j``, by ``search.jobs.settled`` (J,) and ``jobs`` (J,).
+
+    Consolidation does not, if one of its pods is not safe to consolidate (6).
+    """
+    stays = search.counts.action[0] == CONSOLIDATION and ctx.snapshot.jobs.not_consolidated[j] == 1
+    return search.jobs.settled[j] == 0 and not stays and may_go(j, ctx)
+
+
+@inner
 def may_go(j: int, ctx: Context) -> bool:
     """Return whether job ``j`` may be a victim at all (4.2): preemptible, in a leaf, active tasks, none unsupported.
 
@@ -193,7 +204,7 @@ def reinsert_job(j: int, ctx: Context, search: Search) -> None:
     measure_victim(j, snapshot, state, search)
     if settings.minimal == 1 and waits_for_room(j, snapshot, state):
         search.jobs.settled[j] = 1
-    if search.jobs.settled[j] == 0 and may_go(j, ctx):
+    if is_candidate(j, ctx, search):
         move_in(q, j, ctx, search.victims)
     shifted = move_out(q, j, search.contenders)
     measure_waiting(j, ctx, search)

@@ -207,6 +207,7 @@ class TestGpus:
             ("gpu-fraction-num-devices", "two"),
             ("gpu-fraction-num-devices", "100000"),
             ("nvidia.com/mig-1g.5gb", "x"),
+            ("kai.scheduler/safe-to-consolidate", "no"),
         ],
     )
     def test_a_malformed_annotation_is_told_and_ignored(self, key: str, text: str) -> None:
@@ -273,6 +274,14 @@ class TestPod:
         assert (item.priority_class, item.node, item.nominated_node) == ("train", "n1", "n2")
         assert (item.phase, item.gates, item.gpu_groups) == (Phase.RUNNING, ("a", "b"), ("g0", "g1"))
         assert item.labels == document["metadata"]["labels"]
+
+    @pytest.mark.parametrize(("text", "safe"), [("false", False), ("true", True), (None, True)])
+    def test_whether_consolidation_may_move_it(self, text: str | None, safe: bool) -> None:
+        annotations = {} if text is None else {"kai.scheduler/safe-to-consolidate": text}
+        assert (
+            clean(Pod, pod({"containers": [container({GPU: "1"})]}, annotations=annotations)).safe_to_consolidate
+            is safe
+        )
 
     @pytest.mark.parametrize(
         ("text", "phase"),

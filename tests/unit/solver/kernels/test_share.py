@@ -143,7 +143,8 @@ def test_the_tree_is_divided_from_above(queues: Queues, asked: list[float], amou
     book.priority[:-1] = queues.priority
     book.asked[:-1] = np.reshape(asked, (8, 3))[:n_queues]
     book.share[-1] = amount
-    divide_tree(queues, 1.0, book, Division(*np.zeros((len(Division._fields), n_queues))))
+    work = Division(*np.zeros((len(Division._fields), n_queues)))
+    divide_tree(queues, 1.0, book, book.asked, book.fair, book.share, work)
     for above in [NULL, *range(n_queues)]:
         siblings = [q for q in range(n_queues) if queues.parent[q] == above]
         for r in range(3):
