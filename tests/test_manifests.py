@@ -51,6 +51,7 @@ CLUSTER_RIGHTS = {
     ("/persistentvolumes", "list watch"): REFLECTOR,
     ("scheduling.k8s.io/priorityclasses", "list watch"): REFLECTOR,
     ("storage.k8s.io/storageclasses", "list watch"): REFLECTOR,
+    **{(f"storage.k8s.io/csi{name}", "list watch"): REFLECTOR for name in ("drivers", "nodes", "storagecapacities")},
     **{(f"resource.k8s.io/resource{name}", "list watch"): REFLECTOR for name in ("slices", "claims")},
     **{(f"resource.k8s.io/device{name}", "list watch"): REFLECTOR for name in ("classes", "taintrules")},
     ("scheduling.run.ai/bindrequests", "list watch"): REFLECTOR,

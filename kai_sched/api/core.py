@@ -309,6 +309,13 @@ class ClaimReference(Wire):
     uid: str | None = None
 
 
+class VolumeDriver(Wire):
+    """The CSI driver of a volume, and what the driver calls it."""
+
+    driver: str | None = None
+    volume_handle: str | None = None
+
+
 class VolumeSpec(Wire):
     node_affinity: VolumeAffinity | None = None
     storage_class_name: str | None = None
@@ -317,6 +324,7 @@ class VolumeSpec(Wire):
     capacity: dict[str, Quantity] | None = None
     volume_mode: str | None = None
     volume_attributes_class_name: str | None = None
+    csi: VolumeDriver | None = None
 
 
 class PersistentVolume(Wire):

@@ -19,6 +19,7 @@ TOPOLOGY_VERSION = f"{KAI_GROUP}/v1alpha1"
 CONFIG_VERSION = f"{KAI_GROUP}/v1"
 DRA_VERSION = "resource.k8s.io/v1"
 DRA_TAINT_VERSION = "resource.k8s.io/v1alpha3"  # of DeviceTaintRules, as of Kubernetes 1.33 to 1.35
+STORAGE_VERSION = "storage.k8s.io/v1"
 NODE_TOPOLOGY_VERSION = "topology.node.k8s.io/v1alpha2"
 NAMESPACE = "kai-scheduler"  # of the scheduler, unless it is told another one
 # The ConfigMap with what queues used in the past: the end of its name, and the text that says it

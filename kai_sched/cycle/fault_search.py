@@ -34,6 +34,7 @@ from kai_sched.model.objects import (
     Volume,
     VolumeClaim,
 )
+from kai_sched.model.storage import NodeVolumes, StorageCapacity, StorageDriver
 from kai_sched.model.store import Change
 
 # The order in which objects are admitted. Of objects that fail together the last one is to blame.
@@ -44,6 +45,9 @@ SUSPECTS: tuple[type[Object], ...] = (
     NodeZones,
     Queue,
     StorageClass,
+    StorageDriver,
+    StorageCapacity,
+    NodeVolumes,
     Topology,
     Volume,
     ResourceSlice,

@@ -32,9 +32,9 @@ RAW_OBJECTS: Mapping[str, kinds.Kind] = {
     "configMaps": CONFIG_MAP,
     "persistentVolumes": kinds.VOLUME,
     "persistentVolumeClaims": kinds.VOLUME_CLAIM,
-    "csiStorageCapacities": ("storage.k8s.io/v1", "CSIStorageCapacity"),
-    "storageClasses": ("storage.k8s.io/v1", "StorageClass"),
-    "csiDrivers": ("storage.k8s.io/v1", "CSIDriver"),
+    "csiStorageCapacities": kinds.STORAGE_CAPACITY,
+    "storageClasses": kinds.STORAGE_CLASS,
+    "csiDrivers": kinds.STORAGE_DRIVER,
     "resourceClaims": kinds.RESOURCE_CLAIM,
     "resourceSlices": kinds.RESOURCE_SLICE,
     "deviceClasses": kinds.DEVICE_CLASS,
@@ -43,6 +43,7 @@ RAW_OBJECTS: Mapping[str, kinds.Kind] = {
     # Of ours only: the original has no part for them, and does not read it.
     "namespaces": ("v1", "Namespace"),
     "deviceTaintRules": kinds.DEVICE_TAINT_RULE,
+    "csiNodes": kinds.NODE_VOLUMES,
 }
 
 

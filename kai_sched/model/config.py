@@ -225,6 +225,7 @@ class Config:
     restrict_node_scheduling: bool = False
     cpu_worker_label: str = names.CPU_WORKER_LABEL
     gpu_worker_label: str = names.GPU_WORKER_LABEL
+    schedule_csi_storage: bool = False  # whether volumes of pods that are evicted make room for others (12.3)
     full_hierarchy_fairness: bool = True
     stuck_in_releasing_s: float = 120.0
     staleness_grace_s: float = 60.0

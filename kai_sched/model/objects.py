@@ -18,6 +18,7 @@ from kai_sched.model.claims.objects import Allocation, ClaimObject, ContainerDev
 from kai_sched.model.constraints import HostPort, NodeSelector, PodTerm, Taint, Term, Toleration, WeightedPodTerm
 from kai_sched.model.keys import GroupKey, ObjectKey, group_key, object_key
 from kai_sched.model.numa import NO_PLACEMENT, NodeZones, NumaRequest, Placement
+from kai_sched.model.storage import NodeVolumes, StorageCapacity, StorageDriver
 from kai_sched.model.topology import Topology as Topology
 from kai_sched.model.topology import TopologyConstraint as TopologyConstraint
 
@@ -287,6 +288,7 @@ class VolumeClaim:
     selector: Term = ()  # on the labels of volumes; empty: all
     volume_mode: str = "Filesystem"
     attributes_class: str = ""
+    pod_uid: str = ""  # of the pod with which it is deleted
 
     @property
     def key(self) -> ObjectKey:
@@ -310,6 +312,8 @@ class Volume:
     volume_mode: str = "Filesystem"
     attributes_class: str = ""
     deleted: bool = False
+    driver: str = ""  # its CSI driver, and what the driver calls it
+    handle: str = ""
 
     @property
     def key(self) -> str:
@@ -360,6 +364,9 @@ Object = (
     | VolumeClaim
     | Volume
     | StorageClass
+    | StorageDriver
+    | StorageCapacity
+    | NodeVolumes
     | Topology
     | NodeZones
     | ConfigMap

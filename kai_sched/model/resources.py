@@ -23,6 +23,8 @@ PODS = "pods"
 # The same resource under two vendors' names. Any other resource that merely ends in "gpu" is a resource of its own.
 GPU_NAMES = frozenset({"nvidia.com/gpu", "amd.com/gpu"})
 MIG_PREFIX = "nvidia.com/mig-"
+# What nodes have for volumes: how many of a driver can be attached, and bytes that can be made of a storage class.
+ATTACHABLE, STORAGE_OF = "attachable volumes of ", "storage of class "
 
 MEMORY_IN_BYTES_FROM = 1 << 20
 _WHOLE = frozenset({MEMORY, PODS, GPU, "ephemeral-storage", "storage"}) | GPU_NAMES
@@ -124,7 +126,7 @@ def _amount(resource: str, text: str) -> float:
 
 def is_whole(resource: str) -> bool:
     """Whether the scheduler counts the resource in its own unit, and not in thousandths of it."""
-    return resource in _WHOLE or resource.startswith(MIG_PREFIX)
+    return resource in _WHOLE or resource.startswith((MIG_PREFIX, ATTACHABLE, STORAGE_OF))
 
 
 def amount(resource: str, quantity: str | float) -> float:

@@ -28,6 +28,7 @@ from kai_sched.model.objects import (
     Volume,
     VolumeClaim,
 )
+from kai_sched.model.storage import NodeVolumes, StorageCapacity, StorageDriver
 
 # What a view calls the objects of each kind.
 TABLES: Mapping[type, str] = {
@@ -40,6 +41,9 @@ TABLES: Mapping[type, str] = {
     VolumeClaim: "volume_claims",
     Volume: "volumes",
     StorageClass: "storage_classes",
+    StorageDriver: "storage_drivers",
+    StorageCapacity: "storage_capacities",
+    NodeVolumes: "node_volumes",
     Topology: "topologies",
     NodeZones: "node_zones",
     ConfigMap: "config_maps",
@@ -75,6 +79,9 @@ class Cluster:
     volume_claims: Mapping[str, VolumeClaim]
     volumes: Mapping[str, Volume]
     storage_classes: Mapping[str, StorageClass]
+    storage_drivers: Mapping[str, StorageDriver]
+    storage_capacities: Mapping[str, StorageCapacity]
+    node_volumes: Mapping[str, NodeVolumes]
     topologies: Mapping[str, Topology]
     node_zones: Mapping[str, NodeZones]
     config_maps: Mapping[str, ConfigMap]
@@ -205,6 +212,9 @@ class Store:
             volume_claims=tables[VolumeClaim],
             volumes=tables[Volume],
             storage_classes=tables[StorageClass],
+            storage_drivers=tables[StorageDriver],
+            storage_capacities=tables[StorageCapacity],
+            node_volumes=tables[NodeVolumes],
             topologies=tables[Topology],
             node_zones=tables[NodeZones],
             config_maps=tables[ConfigMap],

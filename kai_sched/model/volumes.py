@@ -76,7 +76,7 @@ class VolumeBook:
         if claim.selected_node:
             return (((Requirement(NODE_NAME, "In", (claim.selected_node,)),),),)
         storage = self._class_of(claim)
-        if storage is None or not _makes_volumes(storage) or self.kept(claim):
+        if storage is None or not makes_volumes(storage) or self.kept(claim):
             return None
         return (storage.allowed_topologies,)
 
@@ -196,7 +196,8 @@ def demand_of(claim: VolumeClaim) -> Demand:
     )
 
 
-def _makes_volumes(storage: StorageClass) -> bool:
+def makes_volumes(storage: StorageClass) -> bool:
+    """Whether the storage class has somebody who makes volumes."""
     return storage.provisioner not in _NO_PROVISIONER
 
 

@@ -19,10 +19,10 @@ KEEP = {"helm.sh/resource-policy": "keep"}
 QUEUES = "queues.scheduling.run.ai"
 
 
-# What runs with the old chart here is this version all the same, which reads one kind more.
+# What runs with the old chart here is this version all the same, which reads more kinds.
 READ_SINCE = {
-    "apiGroups": ["topology.node.k8s.io"],
-    "resources": ["noderesourcetopologies"],
+    "apiGroups": ["topology.node.k8s.io", "storage.k8s.io"],
+    "resources": ["noderesourcetopologies", "csidrivers", "csistoragecapacities", "csinodes"],
     "verbs": ["list", "watch"],
 }
 

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from kai_sched.api import bindrequest, config, core, dra, names, node_topology, podgroup, queue, shard, topology
+from kai_sched.api import storage as drivers
 from kai_sched.operator.intake import status_observer
 from tests.properties.hostile_values import BY_KIND, DEEP, Values, texts, wrong_types
 
@@ -92,6 +93,9 @@ READERS: dict[str, tuple[Any, ...]] = {
     "PersistentVolumeClaim": (core.PersistentVolumeClaim,),
     "PersistentVolume": (core.PersistentVolume,),
     "StorageClass": (core.WireStorageClass,),
+    "CSIDriver": (drivers.WireStorageDriver,),
+    "CSIStorageCapacity": (drivers.WireStorageCapacity,),
+    "CSINode": (drivers.WireNodeVolumes,),
     "ConfigMap": (core.WireConfigMap,),
     "Namespace": (core.WireNamespace,),
     "PriorityClass": (core.WirePriorityClass,),

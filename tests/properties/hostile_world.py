@@ -49,7 +49,7 @@ VERSIONS = {
     "Config": names.CONFIG_VERSION,
     "Topology": names.TOPOLOGY_VERSION,
     "NodeResourceTopology": names.NODE_TOPOLOGY_VERSION,
-    "StorageClass": "storage.k8s.io/v1",
+    **dict.fromkeys(("StorageClass", "CSIDriver", "CSIStorageCapacity", "CSINode"), names.STORAGE_VERSION),
     "PriorityClass": "scheduling.k8s.io/v1",
     "DeviceClass": names.DRA_VERSION,
     "ResourceSlice": names.DRA_VERSION,
@@ -130,6 +130,7 @@ def bases() -> dict[str, Object]:
     storage = {"requests": {"storage": "1Gi"}}
     claim = {"storageClassName": "a", "accessModes": ["ReadWriteOnce"], "resources": storage}
     volume = {"storageClassName": "a", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
+    capacity = {"storageClassName": "a", "capacity": "1Gi", "nodeTopology": {"matchLabels": {"a": "a"}}}
     slices = {"driver": "a", "pool": {"name": "a", "generation": 1, "resourceSliceCount": 1}, "nodeName": "a"}
     slices |= {"devices": [{"name": "a"}, {"name": "b"}]}
     asked = {"name": "a", "exactly": {"deviceClassName": "a", "allocationMode": "ExactCount", "count": 1}}
@@ -154,6 +155,9 @@ def bases() -> dict[str, Object]:
         "PersistentVolumeClaim": thing("PersistentVolumeClaim", "a", "evil", spec=claim, status={"phase": "Pending"}),
         "PersistentVolume": thing("PersistentVolume", "a", spec=volume, status={"phase": "Available"}),
         "StorageClass": thing("StorageClass", "a", provisioner="a", volumeBindingMode="WaitForFirstConsumer"),
+        "CSIDriver": thing("CSIDriver", "a", spec={"storageCapacity": True}),
+        "CSIStorageCapacity": thing("CSIStorageCapacity", "a", "evil", **capacity),
+        "CSINode": thing("CSINode", "a", spec={"drivers": [{"name": "a", "allocatable": {"count": 1}}]}),
         "ConfigMap": thing("ConfigMap", "a", "evil"),
         "DeviceClass": thing("DeviceClass", "a", spec={"selectors": [{"cel": {"expression": "device.driver == 'a'"}}]}),
         "ResourceSlice": thing("ResourceSlice", "a", spec=slices),

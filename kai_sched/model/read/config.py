@@ -337,6 +337,7 @@ _FLAGS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "restrict-node-scheduling": ("restrict_node_scheduling", _read_bool),
     "cpu-worker-node-label-key": ("cpu_worker_label", str),
     "gpu-worker-node-label-key": ("gpu_worker_label", str),
+    "schedule-csi-storage": ("schedule_csi_storage", _read_bool),
     "full-hierarchy-fairness": ("full_hierarchy_fairness", _read_bool),
     "stuck-in-releasing-threshold": ("stuck_in_releasing_s", _read_stuck_s),
     "default-staleness-grace-period": ("staleness_grace_s", parse_duration),

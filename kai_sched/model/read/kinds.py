@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kai_sched.api import core, dra, names, node_topology
+from kai_sched.api import core, dra, names, node_topology, storage
 from kai_sched.model.claims.objects import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from kai_sched.model.config import Config
 from kai_sched.model.field_errors import Warn, decode_part
@@ -46,6 +46,8 @@ from kai_sched.model.read.objects import (
     read_volume_claim,
 )
 from kai_sched.model.read.pod import PodReader
+from kai_sched.model.read.storage import read_node_volumes, read_storage_capacity, read_storage_driver
+from kai_sched.model.storage import NodeVolumes, StorageCapacity, StorageDriver
 
 # (apiVersion, kind), as every object carries them.
 Kind = tuple[str, str]
@@ -57,6 +59,10 @@ POD_GROUP: Kind = (names.POD_GROUP_VERSION, "PodGroup")
 BIND_REQUEST: Kind = (names.BIND_REQUEST_VERSION, "BindRequest")
 VOLUME: Kind = ("v1", "PersistentVolume")
 VOLUME_CLAIM: Kind = ("v1", "PersistentVolumeClaim")
+STORAGE_CLASS: Kind = (names.STORAGE_VERSION, "StorageClass")
+STORAGE_DRIVER: Kind = (names.STORAGE_VERSION, "CSIDriver")
+STORAGE_CAPACITY: Kind = (names.STORAGE_VERSION, "CSIStorageCapacity")
+NODE_VOLUMES: Kind = (names.STORAGE_VERSION, "CSINode")
 DEVICE_CLASS: Kind = (names.DRA_VERSION, "DeviceClass")
 RESOURCE_SLICE: Kind = (names.DRA_VERSION, "ResourceSlice")
 RESOURCE_CLAIM: Kind = (names.DRA_VERSION, "ResourceClaim")
@@ -71,7 +77,10 @@ _PLAIN: Mapping[Kind, tuple[msgspec.json.Decoder[Any], Callable[[Any], Object]]]
     VOLUME: (msgspec.json.Decoder(core.PersistentVolume), read_volume),
     ("v1", "ConfigMap"): (msgspec.json.Decoder(core.WireConfigMap), read_config_map),
     ("v1", "Namespace"): (msgspec.json.Decoder(core.WireNamespace), read_namespace),
-    ("storage.k8s.io/v1", "StorageClass"): (msgspec.json.Decoder(core.WireStorageClass), read_storage_class),
+    STORAGE_CLASS: (msgspec.json.Decoder(core.WireStorageClass), read_storage_class),
+    STORAGE_DRIVER: (msgspec.json.Decoder(storage.WireStorageDriver), read_storage_driver),
+    STORAGE_CAPACITY: (msgspec.json.Decoder(storage.WireStorageCapacity), read_storage_capacity),
+    NODE_VOLUMES: (msgspec.json.Decoder(storage.WireNodeVolumes), read_node_volumes),
     ("scheduling.k8s.io/v1", "PriorityClass"): (msgspec.json.Decoder(core.WirePriorityClass), read_priority_class),
 }
 _CUSTOM: Mapping[Kind, Callable[[core.CustomObject, Warn], Object]] = {
@@ -81,7 +90,9 @@ _CUSTOM: Mapping[Kind, Callable[[core.CustomObject, Warn], Object]] = {
     TOPOLOGY: read_topology,
 }
 # The kinds whose objects live in namespaces.
-NAMESPACED = frozenset({"Pod", "PodGroup", "BindRequest", "PersistentVolumeClaim", "ConfigMap", "ResourceClaim"})
+NAMESPACED = frozenset(
+    {"Pod", "PodGroup", "BindRequest", "PersistentVolumeClaim", "ConfigMap", "ResourceClaim", "CSIStorageCapacity"}
+)
 # What the store keeps of each kind.
 CLASSES: Mapping[Kind, type[Object]] = {
     POD: Pod,
@@ -90,7 +101,10 @@ CLASSES: Mapping[Kind, type[Object]] = {
     VOLUME: Volume,
     ("v1", "ConfigMap"): ConfigMap,
     ("v1", "Namespace"): Namespace,
-    ("storage.k8s.io/v1", "StorageClass"): StorageClass,
+    STORAGE_CLASS: StorageClass,
+    STORAGE_DRIVER: StorageDriver,
+    STORAGE_CAPACITY: StorageCapacity,
+    NODE_VOLUMES: NodeVolumes,
     TOPOLOGY: Topology,
     NODE_TOPOLOGY: NodeZones,
     ("scheduling.k8s.io/v1", "PriorityClass"): PriorityClass,

@@ -112,6 +112,7 @@ def read_volume_claim(wire: core.PersistentVolumeClaim) -> VolumeClaim:
         selector=read_label_selector(spec.selector, "spec.selector") if spec.selector else (),
         volume_mode=spec.volume_mode or _FILESYSTEM,
         attributes_class=spec.volume_attributes_class_name or "",
+        pod_uid=next((owner.uid or "" for owner in meta.owner_references or () if owner.kind == "Pod"), ""),
     )
 
 
@@ -134,6 +135,8 @@ def read_volume(wire: core.PersistentVolume) -> Volume:
         volume_mode=spec.volume_mode or _FILESYSTEM,
         attributes_class=spec.volume_attributes_class_name or "",
         deleted=bool(meta.deletion_timestamp),
+        driver=(spec.csi.driver if spec.csi else None) or "",
+        handle=(spec.csi.volume_handle if spec.csi else None) or "",
     )
 
 

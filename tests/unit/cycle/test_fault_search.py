@@ -10,6 +10,7 @@ from kai_sched.lowering.claims.refusals import ClaimJudge
 from kai_sched.model import objects as o
 from kai_sched.model.claims import objects as c
 from kai_sched.model.constraints import Taint
+from kai_sched.model.storage import StorageCapacity
 from kai_sched.model.store import TABLES, Change
 from tests.unit.cycle.test_quarantine import GPU, Fragile, broken_by
 
@@ -47,7 +48,7 @@ def one_of(kind: type[o.Object], name: str) -> o.Object:
         return c.ResourceSlice(name, "driver", name)
     if kind is c.DeviceTaintRule:
         return c.DeviceTaintRule(name, Taint("k", "", "NoSchedule"))
-    spaces = (o.PodGroup, o.VolumeClaim, o.ConfigMap, c.ResourceClaim)
+    spaces = (o.PodGroup, o.VolumeClaim, o.ConfigMap, c.ResourceClaim, StorageCapacity)
     return kind("evil", name) if kind in spaces else kind(name)  # type: ignore[call-arg,arg-type]
 
 

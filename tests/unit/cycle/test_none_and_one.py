@@ -16,6 +16,7 @@ from kai_sched.model import objects as o
 from kai_sched.model.claims import objects as c
 from kai_sched.model.constraints import Taint
 from kai_sched.model.numa import NodeZones
+from kai_sched.model.storage import NodeVolumes, StorageCapacity, StorageDriver
 from kai_sched.model.store import TABLES, Cluster
 
 NOW_NS = 1_800_000_000 * 10**9
@@ -48,7 +49,10 @@ ONE: tuple[o.Object, ...] = (
     o.PriorityClass("high", 200),
     o.VolumeClaim("ml", "data", storage_class="fast"),
     o.Volume("pv"),
-    o.StorageClass("fast"),
+    o.StorageClass("fast", True, "disk.example.com"),
+    StorageDriver("disk.example.com", True),
+    StorageCapacity("ml", "here", "fast", None, 1e9),
+    NodeVolumes("n", {"disk.example.com": 1}),
     o.Topology("racks", levels=("zone", "rack"), aliases=("", "")),
     o.ConfigMap("ml", "map"),
     NodeZones("n"),

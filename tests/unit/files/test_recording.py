@@ -20,6 +20,7 @@ from kai_sched.model.config import Config, ReservationSettings, ScalingSettings
 from kai_sched.model.constraints import HostPort, PodTerm, Requirement, Taint, Toleration, WeightedPodTerm
 from kai_sched.model.hints import ALL_PODS, NO_HINTS, SchedulingHints
 from kai_sched.model.numa import Alignment, NodeZone, NodeZones
+from kai_sched.model.storage import NodeVolumes, StorageCapacity, StorageDriver
 from kai_sched.model.store import TABLES, Cluster
 
 NOW_NS = 1_800_000_000_123_456_789
@@ -80,6 +81,9 @@ OBJECTS: Mapping[type, o.Object] = {
     o.VolumeClaim: o.VolumeClaim("ns", "data", "Bound", "v", "fast", False, ("ReadWriteOnce",), 1e9, selector=HERE[0]),
     o.Volume: o.Volume("v", HERE, "fast", "ns/data", "Bound", labels={"x": "y"}),
     o.StorageClass: o.StorageClass("fast", True, "made.by", HERE),
+    StorageDriver: StorageDriver("made.by", True),
+    StorageCapacity: StorageCapacity("ns", "here", "fast", HERE, 1e9, None),
+    NodeVolumes: NodeVolumes("n", {"made.by": 16}),
     NodeZones: NodeZones("n", "u6", Alignment.SINGLE, True, (NodeZone("node-0", {"cpu": 4000.0}, {}),)),
     o.ConfigMap: o.ConfigMap("ns", "settings"),
     o.Namespace: o.Namespace("ns", {"team": "a"}),

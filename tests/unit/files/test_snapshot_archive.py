@@ -118,10 +118,15 @@ class TestReading:
         found = told(load([write("a.json", snapshot(**change))]))
         assert any(words in line for line in found), found
 
-    def test_kinds_without_effect_are_counted(self, write: Write) -> None:
-        raw = snapshot()["rawObjects"] | {"csiDrivers": [bare(thing("CSIDriver", "d"))]}
-        (line,) = told(load([write("a.json", snapshot(rawObjects=raw))]))
-        assert "CSIDriver (storage.k8s.io/v1): 1 object ignored" in line
+    def test_what_storage_drivers_say_is_read(self, write: Write) -> None:
+        found = {"csiDrivers": [bare(thing("CSIDriver", "d"))], "csiNodes": [bare(thing("CSINode", "n"))]}
+        found["csiStorageCapacities"] = [bare(thing("CSIStorageCapacity", "c", None, "ns"))]
+        params = {"schedulerParams": {"scheduleCSIStorage": True}}
+        (case,) = clean(write("a.json", snapshot(rawObjects=snapshot()["rawObjects"] | found, **params)))
+        cluster = case.store.cluster()
+        assert (list(cluster.storage_drivers), list(cluster.node_volumes)) == (["d"], ["n"])
+        assert list(cluster.storage_capacities) == ["ns/c"]
+        assert case.config.schedule_csi_storage
 
     def test_archives_that_are_no_snapshot(self, tmp_path: Any) -> None:
         whole = zipped(snapshot())

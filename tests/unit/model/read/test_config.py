@@ -159,6 +159,7 @@ class TestShard:
         args = {
             "partition-label-value": "b",
             "restrict-node-scheduling": "true",
+            "schedule-csi-storage": "true",
             "default-staleness-grace-period": "-1s",
             "stuck-in-releasing-threshold": "0",
             "max-consolidation-preemptees": "-1",
@@ -168,7 +169,7 @@ class TestShard:
         config = from_shard({"partitionLabelValue": "a", "args": args})
         assert (config.node_pool, config.restrict_node_scheduling, config.staleness_grace_s) == ("b", True, -1)
         assert (config.stuck_in_releasing_s, config.max_consolidation_preemptees) == (120, -1)
-        assert config.victims == "original"
+        assert (config.victims, config.schedule_csi_storage) == ("original", True)
 
     @pytest.mark.parametrize(
         ("spec", "field"),
