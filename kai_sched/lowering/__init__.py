@@ -2,7 +2,9 @@
 
 ``lower`` makes the snapshot. ``cache`` keeps between cycles what can be kept (``cached_rows``), by the journal of the
 store. A module for each table: ``queues``, ``jobs`` with ``sub_group_tree``, ``nodes``, ``devices``, ``host_ports``,
-``terms`` (bounded by ``term_work``), ``volumes``, ``topologies``, ``numa`` and, in a package of their own, ``claims``.
+``terms`` and ``term_roles`` (bounded by ``term_work``), ``volumes``, ``topologies``, ``numa`` and, in a package of
+their own, ``claims``. What claims for volumes mean for nodes is put together by ``volume_judge``: ``storage`` has what
+drivers say (by ``reach``), ``volume_amounts`` what pods take of it, ``exclusive_claims`` who has a claim for itself.
 ``pod_classes`` finds pods that placement cannot tell apart, ``equivalence`` jobs that differ in their requests only,
 ``constraints`` what pods ask of nodes. ``settings`` turns the configuration into numbers. ``cycle.lift`` turns rows
 back into names.

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.api import names
-from kai_sched.lowering.cached_rows import GroupCell, Names, PodCell, RowTable, by_age
+from kai_sched.lowering.cached_rows import OF_DEVICES, OF_STORAGE, STORAGE, GroupCell, Names, PodCell, RowTable, by_age
 from kai_sched.lowering.class_records import KnownShape, PodClass
 from kai_sched.lowering.errors import ErrorCollector, TermWorkError
 from kai_sched.lowering.limits import UNSET, grace, may_evict_at, moment
@@ -35,7 +35,7 @@ from kai_sched.lowering.roles import (
 from kai_sched.lowering.sub_group_tree import Layout, layout_key, make_layout
 from kai_sched.lowering.term_work import POD_WORK_MAX, KnownWork, TermLimits, find_limits, too_many_requirements
 from kai_sched.lowering.terms import TermBook
-from kai_sched.model.claims.objects import EXTENDED_PREFIX, DeviceClass, DeviceTaintRule, ResourceSlice
+from kai_sched.model.claims.objects import EXTENDED_PREFIX
 from kai_sched.model.config import Config, in_pool
 from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.model.objects import BindRequest, Namespace, Node, Phase, Pod, PodGroup, Shape
@@ -161,15 +161,16 @@ class Cache:
             self._read_all(cluster, config)
             return
         self.terms.namespaces = cluster.namespaces
-        pods = [key for kind, key in changes if kind is Pod]
-        if any(kind is BindRequest for kind, _ in changes):
+        pods, groups, nodes = ([key for kind, key in changes if kind is each] for each in (Pod, PodGroup, Node))
+        changed = {kind for kind, _ in changes}
+        if BindRequest in changed:
             pods = list({*pods, *self._sync_bindings(cluster)})
-        groups = [key for kind, key in changes if kind is PodGroup]
-        nodes = [key for kind, key in changes if kind is Node]
         for name in [key for kind, key in changes if kind is Namespace]:
             self._match_again(self.terms.rematch(name))
-        if any(kind in (ResourceSlice, DeviceClass, DeviceTaintRule, Node) for kind, _ in changes):
+        if changed & OF_DEVICES:
             self._devices = None
+        if changed & OF_STORAGE:
+            self.columns.pop(STORAGE, None)
         self._sync(pods, groups, nodes, cluster, config)
 
     def _sync(self, pods: list[str], groups: list[str], nodes: list[str], cluster: Cluster, config: Config) -> None:
@@ -346,8 +347,7 @@ class Cache:
     def _known(self, shape: Shape) -> KnownShape:
         # Readers return equal shapes as one object, so identity is tried first: hashing a shape costs as much as all
         # other work for a pod.
-        quick = self._quick.get(id(shape))
-        if quick is not None:
+        if (quick := self._quick.get(id(shape))) is not None:
             return quick[1]
         number = self.shape_ids.row(shape)
         if number == len(self.shapes):

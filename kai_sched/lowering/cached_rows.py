@@ -16,8 +16,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kai_sched.model.objects import Pod, PodGroup
+from kai_sched.model.claims.objects import DeviceClass, DeviceTaintRule, ResourceSlice
+from kai_sched.model.objects import Node, Pod, PodGroup, StorageClass
+from kai_sched.model.storage import NodeVolumes, StorageCapacity, StorageDriver
 from kai_sched.snapshot.columns import NULL
+
+# Kinds from which devices are made, and what ``Cache.columns`` has under ``STORAGE``.
+OF_DEVICES = frozenset({ResourceSlice, DeviceClass, DeviceTaintRule, Node})
+OF_STORAGE = frozenset({StorageClass, StorageDriver, StorageCapacity, NodeVolumes})
+STORAGE = "storage"
 
 # New rows are merged into the order if there are this many times as many old rows; else sorting all is cheaper.
 MERGED = 16

@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from kai_sched.model.objects import Shape
 from kai_sched.snapshot.gpu_kinds import GpuKind
-from kai_sched.snapshot.tables import TermKind
+from kai_sched.snapshot.tables import Ints, Longs, TermKind
+
+
+class TaskColumns(NamedTuple):
+    """What classes are made from, of each task (T,) in canonical order.
+
+    ``pods`` are the pods, ``numbers`` their classes in the cache, ``waits`` is whether the task waits for a node and
+    ``movable`` whether it may get one in this cycle, and ``node`` where its room is, NULL for nowhere.
+    """
+
+    pods: npt.NDArray[np.object_]
+    numbers: Longs
+    waits: npt.NDArray[np.bool_]
+    movable: npt.NDArray[np.bool_]
+    node: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +56,7 @@ class PodClass:
     reserves: bool
     matches: tuple[int, ...]
     claims: int = 0  # number of the key of its claims (``claims.ClaimKey``) in this cycle
+    held: int = 0  # ``ExclusiveRows.held``
 
     @property
     def shape(self) -> Shape:

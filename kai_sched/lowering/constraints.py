@@ -7,6 +7,7 @@ node; the solver judges each signature once per node. Columns by node are cached
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -69,11 +70,14 @@ class SignatureBook:
         return found
 
 
-def judge_volumes(shape: Shape, book: VolumeBook) -> tuple[Verdict, str, tuple[Selector, ...]]:
+def judge_volumes(
+    shape: Shape, book: VolumeBook, capacity: Callable[[VolumeClaim], NodeSelector | None]
+) -> tuple[Verdict, str, tuple[Selector, ...]]:
     """What the claims of a pod with this shape mean for nodes (semantics 12.1).
 
     A claim that waits for its first consumer needs a node where a volume can be bound to it or provisioned for it. If
-    a free volume serves it, that changes while pods are placed, and ``volumes`` has it.
+    a free volume serves it, that changes while pods are placed, and ``volumes`` has it. ``capacity`` says where there
+    is room for a volume that is made for a claim; None: everywhere.
 
     Returns
     -------
@@ -104,11 +108,13 @@ def judge_volumes(shape: Shape, book: VolumeBook) -> tuple[Verdict, str, tuple[S
             n_waiting += 1
             if n_waiting > POD_CLAIMS_MAX or not book.affords(claim):
                 return Verdict.OVER_WORK, TOO_MANY_CLAIMS if n_waiting > POD_CLAIMS_MAX else TOO_MANY_DEMANDS, ()
-            selectors += _reach(claim, book)
+            selectors += _reach(claim, book, capacity)
     return Verdict.OK, "", tuple(selectors)
 
 
-def _reach(claim: VolumeClaim, book: VolumeBook) -> list[Selector]:
+def _reach(
+    claim: VolumeClaim, book: VolumeBook, capacity: Callable[[VolumeClaim], NodeSelector | None]
+) -> list[Selector]:
     """The nodes on which a waiting claim can get a volume, where no free volume serves it."""
     found = [] if claim.selected_node else book.kept(claim)
     if not found:
@@ -117,7 +123,9 @@ def _reach(claim: VolumeClaim, book: VolumeBook) -> list[Selector]:
         topologies = book.topologies(claim)
         if topologies is None:
             return [(Verdict.NO_VOLUME, ())]
-        return [] if topologies[0] is None else [(Verdict.VOLUME_AFFINITY, topologies[0])]
+        room = None if claim.selected_node else capacity(claim)
+        selectors = ((Verdict.VOLUME_AFFINITY, topologies[0]), (Verdict.NO_CAPACITY, room))
+        return [(verdict, selector) for verdict, selector in selectors if selector is not None]
     if any(volume.node_affinity is None for volume in found):
         return []
     terms = (term for volume in found for term in volume.node_affinity or ())

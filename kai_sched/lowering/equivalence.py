@@ -39,7 +39,7 @@ def _kind(each: PodClass, users: Mapping[str, int], book: VolumeBook) -> object:
     claims = [_claim_kind(known[key], users, book) for key in each.shape.claims if key in known]
     # The order of claims in the pod does not matter.
     kinds = frozenset(Counter(claims).items()) if len(claims) > 1 else tuple(claims)
-    return each.known.place, each.matches, kinds, each.claims
+    return each.known.place, each.matches, kinds, each.claims, each.held
 
 
 def _claim_kind(claim: VolumeClaim, users: Mapping[str, int], book: VolumeBook) -> object:

@@ -23,10 +23,11 @@ from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.cached_rows import GroupCell, PodCell
 from kai_sched.lowering.claims.requests import lower_claims
 from kai_sched.lowering.claims.tables import ClaimRows, find_claims
+from kai_sched.lowering.class_records import TaskColumns
 from kai_sched.lowering.constraints import lower_signatures
 from kai_sched.lowering.devices import DeviceRows, lower_devices
 from kai_sched.lowering.equivalence import constraint_kinds, job_equivalence
-from kai_sched.lowering.holdings import find_holdings
+from kai_sched.lowering.holdings import Holdings, find_holdings
 from kai_sched.lowering.jobs import (
     JobRows,
     lower_jobs,
@@ -86,7 +87,8 @@ class Lowered:
     claims
         The claims for devices, and what the rows of their tables stand for.
     volumes
-        The claims that wait for volumes, the free volumes, and what their rows stand for.
+        The claims that wait for volumes, the free volumes, what their rows stand for, and what else keeps pods with
+        claims from nodes.
     topologies
         The topologies that constraints name, and what the rows of their domains stand for.
     numa
@@ -142,10 +144,10 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     objects, placed = cache.pods.objects[pods.rows], (pods.node, pods.status)
     claims = find_claims(cluster, cache, nodes, objects, placed, config)
     holdings = find_holdings(cache, objects, pods.cells, placed, config, hints.awaited_devices)
-    classes = lower_classes(cache, cluster, config, nodes, holdings.classes, _movable(pods), claims)
+    classes = lower_classes(cache, cluster, config, nodes, _columns_of(pods, objects, holdings), claims)
     devices = lower_devices(nodes, objects, pods.node, holdings, classes.table.shares[classes.of_task])
     legacy, groups = _with_legacy_mig(pods, classes, len(nodes)), cache.groups.objects[jobs.rows]
-    node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config, legacy, hints.closed_nodes, claims)
+    node_table, taint_sets = lower_nodes(nodes, cache, classes, config, legacy, hints.closed_nodes, claims)
     job_table, set_table, topologies = _job_tables(cluster, cache, nodes, classes, pods, jobs, config)
     numa = lower_numa(cluster, cache, nodes, objects, classes.of_task, placed, classes.resources, config)
     dra = lower_claims(claims, classes.claims, _brief(pods, classes, groups, hints), len(objects), cache, nodes)
@@ -232,6 +234,12 @@ def _brief(
 def _movable(pods: _PlacedPods) -> npt.NDArray[np.bool_]:
     """(T,) whether the task may get a node: pending pods need one, and running ones may be moved to make room."""
     return np.asarray((pods.status >= Status.PENDING) & (pods.status <= Status.RUNNING) & (pods.job != NULL))
+
+
+def _columns_of(pods: _PlacedPods, objects: npt.NDArray[np.object_], holdings: Holdings) -> TaskColumns:
+    """What classes are made from."""
+    node = np.where(pods.status >= Status.PIPELINED, pods.node, np.int32(NULL))
+    return TaskColumns(objects, holdings.classes, pods.status == Status.PENDING, _movable(pods), node)
 
 
 def _tasks(pods: _PlacedPods, classes: Ints, devices: DeviceRows) -> Tasks:

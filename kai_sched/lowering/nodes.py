@@ -15,6 +15,7 @@ from kai_sched.api import names
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.claims.tables import ClaimRows
 from kai_sched.lowering.devices import device_memories
+from kai_sched.lowering.pod_classes import ClassRows
 from kai_sched.model.config import Config
 from kai_sched.model.constraints import Taint
 from kai_sched.model.objects import Node
@@ -44,7 +45,7 @@ def node_list(cache: Cache) -> list[Node]:
 def lower_nodes(
     nodes: list[Node],
     cache: Cache,
-    resources: tuple[str, ...],
+    classes: ClassRows,
     config: Config,
     legacy: npt.NDArray[np.bool_],
     closed: frozenset[str],
@@ -56,8 +57,8 @@ def lower_nodes(
     ----------
     nodes
         (N,) the nodes in canonical order.
-    resources
-        (R,) the resource of each column of ``allocatable``.
+    classes
+        The resource of each column of ``allocatable`` (R,), and what nodes have of those for volumes.
     legacy
         (N,) whether pods are there that ask for MIG devices in the legacy way.
     closed
@@ -68,13 +69,14 @@ def lower_nodes(
         DeviceClasses stand: nodes that do not offer them have as much as devices say.
     """
 
-    kept, gpus = cache.column, claims.gpus
+    kept, gpus, resources = cache.column, claims.gpus, classes.resources
     allocatable = np.zeros((len(nodes), len(resources)))
     for r, resource in enumerate(resources):
         amounts = kept(("allocatable", resource), lambda name=resource: _amounts(nodes, name))  # type: ignore[misc]
         allocatable[:, r] = amounts
         if claims.extended is not None and resource in claims.extended.backed and resource != GPU:
             allocatable[amounts <= 0.0, r] = BY_DEVICES
+    allocatable[:, len(resources) - classes.amounts.shape[1] :] = classes.amounts
     by_claims = np.zeros(len(nodes), bool) if gpus is None else gpus > 0.0
     if gpus is not None:
         allocatable[by_claims, resources.index(GPU)] = gpus[by_claims]

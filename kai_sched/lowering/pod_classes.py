@@ -1,5 +1,5 @@
-"""The tables of classes, pods that placement cannot tell apart: requests, term roles, and what is over a limit of work;
-``equivalence`` is about jobs, ``host_ports`` has the conflicts of ports.
+"""The tables of classes, pods that placement cannot tell apart: requests, and what is over a limit of work;
+``equivalence`` is about jobs, ``host_ports`` has the conflicts of ports, ``term_roles`` those of inter-pod terms.
 
 A class has one shape (``model.objects.Shape``) and is matched by the same inter-pod terms. Most clusters have many pods
 and few classes, so node constraints are judged per class. The tables are in the order in which the tasks, in canonical
@@ -15,29 +15,29 @@ import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.claims.tables import ClaimKey, ClaimRows
-from kai_sched.lowering.class_records import PodClass
-from kai_sched.lowering.constraints import NO_CLAIMS, SignatureBook, judge_volumes, label_column
+from kai_sched.lowering.class_records import PodClass, TaskColumns
+from kai_sched.lowering.constraints import NO_CLAIMS, SignatureBook
 from kai_sched.lowering.devices import device_memories, memory_prices, part_of
 from kai_sched.lowering.equivalence import equivalent_classes
-from kai_sched.lowering.host_ports import PortRows, lower_ports
-from kai_sched.lowering.terms import Term
+from kai_sched.lowering.exclusive_claims import ExclusiveRows, find_exclusive
+from kai_sched.lowering.host_ports import lower_ports
+from kai_sched.lowering.storage import storage_rows
+from kai_sched.lowering.term_roles import contests, lower_term_roles
+from kai_sched.lowering.volume_amounts import lower_volume_amounts
+from kai_sched.lowering.volume_judge import VolumeJudge
 from kai_sched.lowering.volumes import VolumeRows, lower_volumes
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Node, Shape
 from kai_sched.model.resources import CPU, GPU, MEMORY, PODS, mig_gpus
 from kai_sched.model.store import Cluster
 from kai_sched.model.volumes import VolumeBook
-from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.gpu_kinds import UNKNOWN_MEMORY, GpuKind
 from kai_sched.snapshot.tables import (
     Classes,
-    Flags,
     Floats,
     HostPorts,
     Ints,
     Longs,
-    TermKind,
-    TermRole,
     TermRoles,
     Terms,
 )
@@ -51,8 +51,6 @@ UNKNOWN = "unknown resources"
 GPU_SHARING_OFF = "GPU sharing"
 COUNTED = (GpuKind.NONE, GpuKind.WHOLE)  # what containers request says all
 NO_DEVICES = (GpuKind.NONE, GpuKind.LEGACY_MIG)
-REQUIRED = int(TermKind.REQUIRED)
-NEED, CARRY, MATCH, PORT = int(TermRole.NEED), int(TermRole.CARRY), int(TermRole.MATCH), int(TermRole.PORT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +76,10 @@ class ClassRows:
         (R,) the resource of each column of amounts.
     refusals
         (C,) the object, feature or limit for which the class fits no node; "" where there is none.
+    amounts
+        (N, K) what nodes have of the last K resources, which are for volumes.
     volumes
-        The claims that wait for volumes, and the free volumes.
+        The claims that wait for volumes, the free volumes, and what else keeps pods with claims from nodes.
     legacy_mig
         (C,) whether the pods ask for MIG devices in the legacy way.
     claims
@@ -96,6 +96,7 @@ class ClassRows:
     n_domains: int
     resources: tuple[str, ...]
     refusals: list[str]
+    amounts: Floats
     volumes: VolumeRows
     legacy_mig: npt.NDArray[np.bool_]
     claims: list[ClaimKey]
@@ -106,61 +107,77 @@ def lower_classes(
     cluster: Cluster,
     config: Config,
     nodes: list[Node],
-    numbers: npt.NDArray[np.int64],
-    movable: npt.NDArray[np.bool_],
+    tasks: TaskColumns,
     claims: ClaimRows,
 ) -> ClassRows:
     """The tables of the classes that the tasks of this cycle belong to.
 
     Parameters
     ----------
-    numbers
-        (T,) the number of each task's class in the cache, tasks in canonical order.
-    movable
-        (T,) whether the task may get a node in this cycle. Node constraints are lowered only for classes with such a
-        task; other classes only take up room.
+    tasks
+        What classes are made from. Node constraints are lowered only for classes with a task that may get a node;
+        other classes only take up room.
     claims
         The claims of the tasks.
     """
-    n_keys = len(claims.keys)
-    numbers = numbers * n_keys + claims.of_task
+    exclusive = find_exclusive(cluster, cache, tasks, len(nodes))
+    found, of_task = _met_classes(cache, tasks.numbers, claims, exclusive)
+    n_tasks = np.bincount(of_task, minlength=len(found))
+    waits = np.bincount(of_task[tasks.movable], minlength=len(found)) > 0
+    resources = _resources(found, nodes, claims.extended.backed if claims.extended is not None else frozenset())
+    book = SignatureBook()
+    refusals = [""] * len(found)
+    sizes = np.unique(device_memories(nodes, cache, config)).tolist() if any(each.shape.share for each in found) else []
+    volume_book, users = VolumeBook(cluster), _claim_users(found, n_tasks.tolist())
+    drivers, evicts = storage_rows(cluster, cache, nodes), config.schedule_csi_storage
+    amounts = lower_volume_amounts(found, of_task, tasks.node, waits, users, volume_book, drivers, evicts)
+    judge = VolumeJudge(volume_book, drivers, amounts, users, exclusive.texts, evicts)
+    table = _table(found, waits, resources, book, refusals, cluster, config, sizes, claims.keys, judge)
+    ports = lower_ports([each.shape.host_ports for each in found], waits, of_task, len(nodes))
+    usable = waits & (table.refused == Verdict.OK)
+    volumes = lower_volumes(found, usable, users, n_tasks.tolist(), volume_book, drivers, exclusive, cache)
+    _refuse(found, volumes.refusals | ports.refusals | amounts.refusals, table, refusals)
+    terms, term_roles, n_domains = lower_term_roles(found, ports, contests(exclusive, of_task), cache, nodes)
+    return ClassRows(
+        of_task=of_task,
+        kind=equivalent_classes(found, users, volume_book)[of_task],
+        table=table._replace(request=np.hstack((table.request, amounts.request))),
+        signatures=book,
+        terms=terms,
+        term_roles=term_roles,
+        host_ports=ports.table,
+        n_domains=n_domains,
+        resources=resources + amounts.resources,
+        refusals=refusals,
+        amounts=amounts.allocatable,
+        volumes=volumes,
+        legacy_mig=np.array([each.shape.legacy_mig for each in found], bool),
+        claims=[claims.keys[each.claims] for each in found],
+    )
+
+
+def _met_classes(
+    cache: Cache, numbers: Longs, claims: ClaimRows, exclusive: ExclusiveRows
+) -> tuple[list[PodClass], Ints]:
+    """The classes in the order in which the tasks first meet them, and (T,) the row of each task's class.
+
+    ``numbers`` (T,) are the classes of the tasks in the cache.
+    """
+    n_keys, n_texts = len(claims.keys), len(exclusive.texts)
+    numbers = (numbers * n_keys + claims.of_task) * n_texts + exclusive.held
     distinct, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     met = np.argsort(first, kind="stable")
     row_of_distinct = np.empty(met.size, np.int32)
     row_of_distinct[met] = np.arange(met.size, dtype=np.int32)
     of_task = row_of_distinct[inverse] if numbers.size else np.zeros(0, np.int32)
     found, merged = _without_old_terms(
-        [_with_claims(cache.classes[number // n_keys], number % n_keys) for number in distinct[met].tolist()],
+        [
+            _with_claims(cache.classes[number // n_texts // n_keys], number // n_texts % n_keys, number % n_texts)
+            for number in distinct[met].tolist()
+        ],
         len(cache.terms),
     )
-    of_task = merged[of_task]
-    waits, n_tasks = np.bincount(of_task[movable], minlength=len(found)) > 0, np.bincount(of_task, minlength=len(found))
-    resources = _resources(found, nodes, claims.extended.backed if claims.extended is not None else frozenset())
-    book = SignatureBook()
-    refusals = [""] * len(found)
-    sizes = np.unique(device_memories(nodes, cache, config)).tolist() if any(each.shape.share for each in found) else []
-    storage = VolumeBook(cluster)
-    table = _table(found, waits, resources, book, refusals, cluster, config, sizes, claims.keys, storage)
-    ports = lower_ports([each.shape.host_ports for each in found], waits, of_task, len(nodes))
-    users, usable = _claim_users(found, n_tasks.tolist()), waits & (table.refused == Verdict.OK)
-    volumes = lower_volumes(found, usable, users, n_tasks.tolist(), storage, (cache, nodes))
-    _refuse(found, volumes.refusals | ports.refusals, table, refusals)
-    terms, term_roles, n_domains = _lower_term_roles(found, ports, cache, nodes)
-    return ClassRows(
-        of_task=of_task,
-        kind=equivalent_classes(found, users, storage)[of_task],
-        table=table,
-        signatures=book,
-        terms=terms,
-        term_roles=term_roles,
-        host_ports=ports.table,
-        n_domains=n_domains,
-        resources=resources,
-        refusals=refusals,
-        volumes=volumes,
-        legacy_mig=np.array([each.shape.legacy_mig for each in found], bool),
-        claims=[claims.keys[each.claims] for each in found],
-    )
+    return found, merged[of_task]
 
 
 def _claim_users(found: list[PodClass], n_tasks: list[int]) -> dict[str, int]:
@@ -172,8 +189,8 @@ def _claim_users(found: list[PodClass], n_tasks: list[int]) -> dict[str, int]:
     return users
 
 
-def _with_claims(each: PodClass, claims: int) -> PodClass:
-    return PodClass(each.known, each.reserves, each.matches, claims) if claims else each
+def _with_claims(each: PodClass, claims: int, held: int) -> PodClass:
+    return PodClass(each.known, each.reserves, each.matches, claims, held) if claims or held else each
 
 
 def _without_old_terms(found: list[PodClass], n_terms: int) -> tuple[list[PodClass], Ints]:
@@ -185,14 +202,14 @@ def _without_old_terms(found: list[PodClass], n_terms: int) -> tuple[list[PodCla
     live = {number for each in found for number, _, _ in each.known.terms}
     if len(live) == n_terms:
         return found, np.arange(len(found), dtype=np.int32)
-    rows: dict[tuple[int, bool, tuple[int, ...], int], int] = {}
+    rows: dict[tuple[int, bool, tuple[int, ...], int, int], int] = {}
     kept: list[PodClass] = []
     merged = np.empty(len(found), np.int32)
     for c, each in enumerate(found):
         matches = each.matches
         if not live.issuperset(matches):
             each = replace(each, matches=tuple(number for number in matches if number in live))
-        key = (each.known.number, each.reserves, each.matches, each.claims)
+        key = (each.known.number, each.reserves, each.matches, each.claims, each.held)
         row = merged[c] = rows.setdefault(key, len(rows))
         if row == len(kept):
             kept.append(each)
@@ -219,7 +236,7 @@ def _table(
     config: Config,
     sizes: list[int],
     keys: list[ClaimKey],
-    storage: VolumeBook,
+    judge: VolumeJudge,
 ) -> Classes:
     """The table of the classes; ``sizes`` are the memory of the devices of all nodes, ``keys`` those of claims."""
     column, unknown = {name: r for r, name in enumerate(resources)}, len(resources) - 1
@@ -234,7 +251,7 @@ def _table(
     for c in np.flatnonzero(waits).tolist():
         each, kind = found[c], kinds[c]
         shape, key = each.known.shape, keys[each.claims]
-        verdict, refusals[c], volumes = judge_volumes(shape, storage) if shape.claims else NO_CLAIMS
+        verdict, refusals[c], volumes = judge.judge(c, each) if shape.claims else NO_CLAIMS
         missing = [name for name in shape.config_maps if name not in cluster.config_maps]
         if text := _not_supported(shape, config):
             verdict, refusals[c] = Verdict.NOT_SUPPORTED, text
@@ -308,68 +325,3 @@ def _not_supported(shape: Shape, config: Config) -> str:
     if shape.unsupported:
         return ", ".join(shape.unsupported)
     return GPU_SHARING_OFF if shape.share and not config.gpu_sharing else ""
-
-
-def _lower_term_roles(
-    found: list[PodClass], ports: PortRows, cache: Cache, nodes: list[Node]
-) -> tuple[Terms, TermRoles, int]:
-    """Terms, term roles and the number of domains of these classes.
-
-    Terms are numbered in the order of first occurrence. A term role is a row of three: a TermRole, the number of the
-    term or the port, and the weight; those of a class lie side by side.
-    """
-    rows: dict[int, int] = {}
-    # A term that no pod matches keeps nobody away, unless the pod needs one that matches.
-    matched = set[int]().union(*(each.matches for each in found))
-    own = [
-        [
-            (rows.setdefault(number, len(rows)), kind, weight)
-            for number, kind, weight in each.known.terms
-            if number in matched or kind == REQUIRED
-        ]
-        for each in found
-    ]
-    entries: list[tuple[int, int, int]] = []
-    ptr, self_match = [0], []
-    for each, terms, rows_of_ports in zip(found, own, ports.of_class, strict=True):
-        need: list[int] = []
-        match: list[int] = []
-        if terms or each.matches:
-            need = [a for a, kind, _ in terms if kind == REQUIRED]
-            match = sorted(rows[number] for number in each.matches if number in rows)
-            entries += [(NEED, a, 1) for a in need]
-            entries += [(CARRY, a, weight) for a, kind, weight in terms if kind != REQUIRED]
-            entries += [(MATCH, a, 1) for a in match]
-        entries += [(PORT, row, 1) for row in rows_of_ports]
-        ptr.append(len(entries))
-        self_match.append(bool(need) and set(need) <= set(match))
-    terms_here = [cache.terms.terms[number] for number in rows]
-    domain, spans_nodes, n_domains = _domains(terms_here, cache, nodes)
-    term_roles = TermRoles(
-        np.array(ptr, np.int32), np.array(entries, np.int32).reshape(-1, 3), np.array(self_match, np.uint8)
-    )
-    kinds = np.array([int(term.kind) for term in terms_here], np.uint8)
-    return Terms(kinds, domain, spans_nodes), term_roles, n_domains
-
-
-def _domains(terms: list[Term], cache: Cache, nodes: list[Node]) -> tuple[Ints, Flags, int]:
-    """(A, N) the domain of each node for each term, (A,) whether a domain has several nodes, and the number of domains.
-
-    The domain is NULL where the node lacks the label.
-    Each term counts pods for itself, so terms never share a domain, even with the same topology key.
-    """
-    domain = np.empty((len(terms), len(nodes)), np.int32)
-    spans_nodes = np.zeros(len(terms), np.uint8)
-    by_key: dict[str, list[int]] = {}
-    for a, term in enumerate(terms):
-        by_key.setdefault(term.topology_key, []).append(a)
-    sizes = np.zeros(len(terms) + 1, np.int32)
-    columns = {key: label_column(key, cache, nodes) for key in by_key}
-    for key, rows in by_key.items():
-        sizes[np.array(rows) + 1] = len(columns[key][1]) - 1
-    first = np.cumsum(sizes, dtype=np.int32)
-    for key, rows in by_key.items():
-        codes = columns[key][0]
-        domain[rows] = np.where(codes == 0, NULL, codes - 1 + first[rows][:, None])
-        spans_nodes[rows] = np.bincount(codes, minlength=1)[1:].max(initial=0) > 1
-    return domain, spans_nodes, int(first[-1])

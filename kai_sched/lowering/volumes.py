@@ -22,12 +22,14 @@ import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.class_records import PodClass
-from kai_sched.lowering.constraints import TOO_MANY_DEMANDS, label_column
+from kai_sched.lowering.constraints import TOO_MANY_DEMANDS
+from kai_sched.lowering.exclusive_claims import ExclusiveRows
+from kai_sched.lowering.reach import Reaches
+from kai_sched.lowering.storage import StorageRows
 from kai_sched.model.budgets import Budget
-from kai_sched.model.constraints import NodeSelector, Term
-from kai_sched.model.objects import Node, Volume, VolumeClaim
+from kai_sched.model.constraints import NodeSelector
+from kai_sched.model.objects import Volume, VolumeClaim
 from kai_sched.model.problems import some_of
-from kai_sched.model.selectors import admits
 from kai_sched.model.volumes import Demand, VolumeBook, demand_of
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Flags, Ints, Volumes
@@ -50,6 +52,8 @@ class VolumeRows:
         By class: its waiting claims, if it has some.
     refusals
         By class that is over a limit: why.
+    storage, exclusive
+        What storage drivers say of the nodes, and the claims for one pod alone.
     """
 
     table: Volumes
@@ -57,6 +61,8 @@ class VolumeRows:
     volumes: list[str]
     waiting: dict[int, list[VolumeClaim]]
     refusals: dict[int, str]
+    storage: StorageRows
+    exclusive: ExclusiveRows
 
     def asked(self, c: int) -> str:
         """The waiting claims of a class in words; "" if it has none."""
@@ -73,49 +79,15 @@ class _Candidates:
     longest: int = 0
 
 
-@dataclass(slots=True)
-class _Reaches:
-    """(nodes) that a node affinity reaches, looked up by the values of a label where the affinity names values."""
-
-    cache: Cache
-    nodes: list[Node]
-    _known: dict[NodeSelector | None, list[int]] = field(default_factory=dict)
-    _by_value: dict[str, dict[str | None, list[int]]] = field(default_factory=dict)
-
-    def of(self, selector: NodeSelector) -> list[int]:
-        """The rows of the nodes that the selector admits, in order."""
-        found = self._known.get(selector)
-        if found is None:
-            rows = sorted({n for term in selector for n in self._near(term)})
-            found = self._known[selector] = [n for n in rows if admits(selector, self.nodes[n])]
-        return found
-
-    def _near(self, term: Term) -> list[int] | range:
-        """Nodes among which are all that the term admits."""
-        for requirement in term:
-            if requirement.op == "In":
-                values = self._values(requirement.key)
-                return [n for value in requirement.values for n in values.get(value, ())]
-        return range(len(self.nodes))
-
-    def _values(self, key: str) -> dict[str | None, list[int]]:
-        if key not in self._by_value:
-            codes, numbers = label_column(key, self.cache, self.nodes)
-            values = list(numbers)
-            found: dict[str | None, list[int]] = {}
-            for n, code in enumerate(codes.tolist()):
-                found.setdefault(values[code], []).append(n)
-            self._by_value[key] = found
-        return self._by_value[key]
-
-
 def lower_volumes(
     found: list[PodClass],
     chosen: npt.NDArray[np.bool_],
     users: Mapping[str, int],
     n_tasks: Sequence[int],
     book: VolumeBook,
-    place: tuple[Cache, list[Node]],
+    storage: StorageRows,
+    exclusive: ExclusiveRows,
+    cache: Cache,
 ) -> VolumeRows:
     """The tables of volumes.
 
@@ -129,15 +101,19 @@ def lower_volumes(
         (C,) how many tasks each class has.
     book
         The volumes and claims of the view.
-    place
-        The cache of labels and the nodes (N,) in canonical order.
+    storage
+        The nodes (N,) in canonical order, and what storage drivers say of them.
+    exclusive
+        The claims for one pod alone.
+    cache
+        The cache of labels.
     """
     with_claims = [c for c in np.flatnonzero(chosen).tolist() if found[c].known.shape.claims]
     waiting = {c: claims for c in with_claims if (claims := book.waiting(found[c].known.shape.claims))}
-    work = _VolumeWork(book, _Reaches(*place), len(place[1]))
+    work = _VolumeWork(book, storage, Reaches(cache, storage.nodes))
     for c in sorted(waiting, key=lambda c: (len(waiting[c]), c)):
         work.add(c, waiting[c], users, n_tasks[c])
-    return work.rows(len(found), waiting)
+    return work.rows(len(found), waiting, exclusive)
 
 
 def _text(claim: VolumeClaim) -> str:
@@ -151,10 +127,11 @@ def _text(claim: VolumeClaim) -> str:
 class _VolumeWork:
     """The groups and claims of the classes that were added, and what was counted."""
 
-    def __init__(self, book: VolumeBook, reaches: _Reaches, n_nodes: int) -> None:
+    def __init__(self, book: VolumeBook, storage: StorageRows, reaches: Reaches) -> None:
         self._book = book
+        self._storage = storage
         self._reaches = reaches
-        self._n_nodes = max(1, n_nodes)
+        self._n_nodes = max(1, len(reaches.nodes))
         self._groups: dict[Demand | str, _Candidates] = {}
         self._claims: dict[str, tuple[VolumeClaim, _Candidates]] = {}
         self._of_class: dict[int, list[str]] = {}
@@ -203,7 +180,7 @@ class _VolumeWork:
             self._groups[key] = group
         return group
 
-    def rows(self, n_classes: int, waiting: dict[int, list[VolumeClaim]]) -> VolumeRows:
+    def rows(self, n_classes: int, waiting: dict[int, list[VolumeClaim]], exclusive: ExclusiveRows) -> VolumeRows:
         """The tables of all that was added."""
         groups = {id(group): group for _, group in self._claims.values()}
         volumes = {volume.name: volume for group in groups.values() for volume in group.volumes}
@@ -230,21 +207,31 @@ class _VolumeWork:
             far_volume=_flat(far),
             made=made,
         )
-        return VolumeRows(table, list(claims), list(row_of), waiting, self._refusals)
+        return VolumeRows(table, list(claims), list(row_of), waiting, self._refusals, self._storage, exclusive)
 
     def _made(self) -> tuple[Flags, Ints]:
-        """(M, N) the nodes of each set of topologies, and (F,) the set of each claim, NULL where no volume is made."""
-        sets: dict[NodeSelector | None, int] = {}
+        """(M, N) the nodes of each set on which volumes can be made, and (F,) the set of each claim, NULL for none.
+
+        A set has the nodes of the topologies of a storage class that have room for a size.
+        """
+        sets: dict[tuple[NodeSelector | None, str, float], tuple[int, VolumeClaim]] = {}
         topology = []
         for claim, _ in self._claims.values():
             # Where a node was selected, node constraints leave that one alone.
             found = (None,) if claim.selected_node else self._book.topologies(claim)
-            topology.append(NULL if found is None else sets.setdefault(found[0], len(sets)))
+            if found is None:
+                topology.append(NULL)
+                continue
+            known = self._storage.tracks(claim) and not claim.selected_node
+            key = (found[0], claim.storage_class, claim.size_bytes) if known else (found[0], "", 0.0)
+            topology.append(sets.setdefault(key, (len(sets), claim))[0])
         made = np.ones((len(sets), len(self._reaches.nodes)), np.uint8)
-        for selector, row in sets.items():
+        for (selector, name, _), (row, claim) in sets.items():
             if selector is not None:
                 made[row] = 0
                 made[row, self._reaches.of(selector)] = 1
+            if name and (room := self._storage.with_room(claim)) is not None:
+                made[row, ~room] = 0
         return made, np.array(topology, np.int32)
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import math
 
-from kai_sched.model.resources import is_whole
+from kai_sched.model.resources import ATTACHABLE, STORAGE_OF, is_whole
 
 KINDS = {"cpu": "CPU", "memory": "memory", "gpu": "GPUs", "pods": "pod slots"}
+
+
+def is_of_volumes(resource: str) -> bool:
+    """Whether the resource is what nodes have for volumes: a sum over nodes says nothing about it."""
+    return resource.startswith((ATTACHABLE, STORAGE_OF))
 
 
 def show_amount(resource: str, amount: float) -> str:
@@ -17,11 +22,15 @@ def show_amount(resource: str, amount: float) -> str:
         case "cpu":
             return f"{number(amount / 1000)} CPU core{'' if amount == 1000 else 's'}"
         case "memory":
-            return f"{_bytes(amount)} memory"
+            return f"{show_size(amount)} memory"
         case "gpu":
             return f"{number(amount)} GPU{'' if amount == 1 else 's'}"
         case "pods":
             return f"{number(amount)} pod slot{'' if amount == 1 else 's'}"
+        case _ if resource.startswith(STORAGE_OF):
+            return f"{show_size(amount)} {resource}"
+        case _ if resource.startswith(ATTACHABLE) and amount == 1:
+            return f"1 {resource.replace('volumes', 'volume', 1)}"
         case _:
             return f"{number(amount if is_whole(resource) else amount / 1000)} {resource}"
 
@@ -31,8 +40,8 @@ def show_number(resource: str, amount: float) -> str:
     return show_amount(resource, amount).split(" ", 1)[0]
 
 
-def _bytes(amount: float) -> str:
-    """In the first of Gi, Mi, G and M that needs at most three decimals; else rounded, in Gi."""
+def show_size(amount: float) -> str:
+    """Bytes, in the first of Gi, Mi, G and M that needs at most three decimals; else rounded, in Gi."""
     for size, unit in ((2.0**30, "Gi"), (2.0**20, "Mi"), (1e9, "G"), (1e6, "M")):
         if abs(amount) * 1000 >= size and (amount * 1000 / size).is_integer():
             return f"{number(amount / size)}{unit}"

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kai_sched.model.problems import some_of as some_of
-from kai_sched.plan.amounts import KINDS, number, show_amount, show_number
+from kai_sched.plan.amounts import KINDS, is_of_volumes, number, show_amount, show_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,8 @@ def too_large(pod: str, resource: str, asked: float, largest: float) -> Reason:
     """The pod is larger than the largest node."""
     asks, has = show_amount(resource, asked), show_amount(resource, largest)
     gate = Gate("", resource, largest, 0.0, asked)
-    return Reason(NO_FIT, f"pod {pod} asks for {asks}; the largest node has {has}", gate=gate)
+    there = "the most on one node is" if is_of_volumes(resource) else "the largest node has"
+    return Reason(NO_FIT, f"pod {pod} asks for {asks}; {there} {has}", gate=gate)
 
 
 def too_much_memory(pod: str, wanted: str, most: str) -> Reason:
@@ -333,7 +334,7 @@ def no_fit(facts: NoFit) -> Reason:
         lack, there = f"the {show_amount(resource, asked)} it asks for", "most free on one of them"
         if resource == "gpu" and facts.share[0]:
             lack, there = facts.share[0], "most free of one GPU"
-        there = f"{there}: {show_number(resource, max(0.0, most))}"
+        there = f"{there}: {shownumber(resource, max(0.0, most))}"
         if resource == "gpu" and facts.share[1]:
             there = facts.share[1]
         parts.append(f"{nodes} of {facts.n_nodes} nodes lack {lack} ({there})")
@@ -356,10 +357,10 @@ def no_fit(facts: NoFit) -> Reason:
     parts += [f"the gang asks for {show_amount(resource, asked)} in all" for resource, asked in facts.in_all.items()]
     text = opening + ": " + "; ".join(parts)
     for resource, free in facts.free.items():
-        text += f". Free in all: {show_number(resource, max(0.0, free.amount))} of {show_amount(resource, free.total)}"
+        text += f". Free in all: {shownumber(resource, max(0.0, free.amount))} of {show_amount(resource, free.total)}"
         text += of_shared(free.shared)
         if free.apart > 0:
-            text += f", and {show_number(resource, free.apart)} on nodes that are cordoned or not ready"
+            text += f", and {shownumber(resource, free.apart)} on nodes that are cordoned or not ready"
     if facts.holders:
         most_holding = facts.holders[:MOST_HOLDERS]
         shown = ", ".join(f"{name} {show_amount(facts.holders_of, held)}" for name, held in most_holding)

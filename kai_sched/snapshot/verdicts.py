@@ -8,9 +8,9 @@ import enum
 class Verdict(enum.IntEnum):
     """Why a node, a class of pods or a job is refused. Kernels return these; ``cycle.explain`` puts them into words.
 
-    Codes below 20, from 38 to 42 and 47 are about a node and a class (semantics 12.2), those from 20 about a class on
-    all nodes (12.1), and those from 30 to 37 and from 43 to 46 about a job (3.9). Codes must stay below
-    ``solver.stages.explain.N_VERDICTS``.
+    Codes below 20, from 38 to 42 and from 47 to 49 are about a node and a class (semantics 12.2), those from 20 and 50
+    about a class on all nodes (12.1), and those from 30 to 37 and from 43 to 46 about a job (3.9). Codes must stay
+    below ``solver.stages.explain.N_VERDICTS``.
     """
 
     OK = 0
@@ -68,3 +68,7 @@ class Verdict(enum.IntEnum):
     BACKED_OFF = 46  # it was tried once, and is not to be tried again
     # about a node and a class, again
     NOT_ALIGNED = 47  # its NUMA zones cannot hold the pod under the policy of its kubelet
+    NO_CAPACITY = 48  # a volume of the size that a claim asks for cannot be made there
+    NOT_ATTACHABLE = 49  # the node can have no more volumes of a driver attached
+    # about a class, again
+    CLAIM_IN_USE = 50  # a claim is for one pod alone, and another one uses it

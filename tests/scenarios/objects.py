@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from kai_sched.api import names
 from kai_sched.model import objects as o
 from kai_sched.model.constraints import HostPort, PodTerm, Requirement, Taint, Toleration, WeightedPodTerm
+from kai_sched.model.storage import NodeVolumes, StorageCapacity, StorageDriver
 from tests.scenarios import claims as c
 from tests.scenarios import numa
 
@@ -249,6 +250,7 @@ def claim(words: Words, _place: int) -> o.VolumeClaim:
         selector=requirements(words.get("match", "")),
         volume_mode=words.get("mode", "Filesystem"),
         attributes_class=words.get("attributes", ""),
+        pod_uid=words.get("owner", ""),
     )
 
 
@@ -270,12 +272,25 @@ def volume(words: Words, _place: int) -> o.Volume:
         volume_mode=words.get("mode", "Filesystem"),
         attributes_class=words.get("attributes", ""),
         deleted="deleted" in words,
+        driver=words.get("driver", ""),
+        handle=words.get("handle", ""),
     )
 
 
 def storage_class(words: Words, _place: int) -> o.StorageClass:
     provisioner = words.get("by", "csi.example.com")
     return o.StorageClass(words["name"], "waits" in words, provisioner, node_selector(words, "topologies"))
+
+
+def capacity(words: Words, _place: int) -> StorageCapacity:
+    """Without ``on`` it is about all nodes."""
+    sizes = (float(words[name]) * G if name in words else None for name in ("size", "largest"))
+    return StorageCapacity("driver", words["name"], words.get("class", ""), node_selector(words, "on"), *sizes)
+
+
+def node_volumes(words: Words, _place: int) -> NodeVolumes:
+    """``most`` has the limits by driver."""
+    return NodeVolumes(words["name"], {driver: int(count) for driver, count in mapped(words, "most").items()})
 
 
 MAKERS: Mapping[str, Callable[[Words, int], o.Object]] = {
@@ -288,6 +303,9 @@ MAKERS: Mapping[str, Callable[[Words, int], o.Object]] = {
     "pvc": claim,
     "pv": volume,
     "storageclass": storage_class,
+    "csidriver": lambda words, _place: StorageDriver(words["name"], "capacity" in words),
+    "capacity": capacity,
+    "csinode": node_volumes,
     "configmap": lambda words, _place: o.ConfigMap("ns", words["name"]),
     "namespace": lambda words, _place: o.Namespace(words["name"], mapped(words, "labels")),
     "zones": numa.zones,

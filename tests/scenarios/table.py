@@ -80,6 +80,7 @@ class Scenario:
             use_scheduling_signatures="nosignatures" not in self.options,
             node_pool=self.options.get("pool", ""),
             restrict_node_scheduling="restrict" in self.options,
+            schedule_csi_storage="csi" in self.options,
             full_hierarchy_fairness="flat" not in self.options,
         )
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kai_sched.api.names import GPU_MEMORY_LABEL
+from kai_sched.cycle.explain import volumes
 from kai_sched.cycle.explain.claims import claims_text
 from kai_sched.cycle.explain.shares import share_text
 from kai_sched.cycle.explain.topology import topology_reason
-from kai_sched.cycle.explain.volumes import NO_VOLUME_TEXT, after_others, with_volumes
 from kai_sched.lowering.constraints import untolerated
 from kai_sched.lowering.lower import Lowered
 from kai_sched.lowering.pod_classes import GPU_SHARING_OFF
@@ -22,6 +22,7 @@ from kai_sched.model.claims.objects import ClaimRequests
 from kai_sched.model.field_errors import shown
 from kai_sched.model.times import format_time
 from kai_sched.plan import reasons
+from kai_sched.plan.amounts import is_of_volumes
 from kai_sched.plan.reasons import Free, NoFit, Reason
 from kai_sched.plan.result import QUEUE_RESOURCES
 from kai_sched.snapshot.columns import NULL
@@ -44,11 +45,13 @@ NODE_TEXTS = {
     Verdict.TAINT: "taint not tolerated",
     Verdict.NODE_AFFINITY: "node selector or node affinity not matched",
     Verdict.VOLUME_AFFINITY: "a volume of the pod is not available there",
-    Verdict.NO_VOLUME: NO_VOLUME_TEXT,
+    Verdict.NO_VOLUME: volumes.NO_VOLUME_TEXT,
+    Verdict.NO_CAPACITY: volumes.NO_CAPACITY_TEXT,
+    Verdict.NOT_ATTACHABLE: volumes.NOT_ATTACHABLE_TEXT,
     Verdict.WORKER_LABEL: "worker label missing",
     Verdict.HOST_PORT: "host port taken",
     Verdict.POD_AFFINITY: "pod affinity matches no pod there",
-    Verdict.POD_ANTI_AFFINITY: "pod anti-affinity against a pod there",
+    Verdict.POD_ANTI_AFFINITY: volumes.ANTI_AFFINITY_TEXT,
     Verdict.EXISTING_ANTI_AFFINITY: "anti-affinity of a pod there against this one",
     Verdict.NO_CLAIMED_DEVICES: "cannot allocate all claims",
     Verdict.CLAIMS_ONLY: "its GPUs are devices for ResourceClaims",
@@ -64,6 +67,7 @@ CLASS_TEXTS = {
     ),
     Verdict.VOLUME_MISSING: "PersistentVolume {}, to which its claim is bound, does not exist",
     Verdict.DEVICE_CLAIM: "{}",
+    Verdict.CLAIM_IN_USE: "{}",
     Verdict.CONFIG_MAP_MISSING: "required ConfigMap {} does not exist",
 }
 
@@ -161,8 +165,9 @@ def _main_reason(j: int, lowered: Lowered, solution: Solution, shared: SharedFac
                 shared.facts[c] = _facts(c, blocking_row, lowered, solution, shared)
             placed, asked = outcome.placed, outcome.asked
             facts = replace(shared.facts[c], pod=lowered.pods[blocking_row].key, placed=placed, asked=asked)
-            facts = with_volumes(blocking_row, _with_claims(blocking_row, facts, lowered, shared), lowered)
-            if placed and facts.room and (together := after_others(blocking_row, lowered)):
+            facts = _with_claims(blocking_row, facts, lowered, shared)
+            facts = volumes.with_volumes(blocking_row, facts, lowered, solution)
+            if placed and facts.room and (together := volumes.after_others(blocking_row, lowered)):
                 return reasons.no_fit(replace(facts, together=together))
             return reasons.no_fit(facts if facts.free or asked < 2 else _as_a_gang(j, facts, lowered, solution, shared))
         case Verdict.NO_TOPOLOGY | Verdict.NO_LEVEL | Verdict.NO_DOMAIN:
@@ -303,7 +308,7 @@ def _facts(c: int, t: int, lowered: Lowered, solution: Solution, shared: SharedF
         verdicts[_memory_text(lowered)] = unknown
     scarce = _scarce(request, facts.short)
     free = {}
-    if scarce != NULL:
+    if scarce != NULL and not is_of_volumes(lowered.resources[scarce]):
         if scarce not in shared.free:
             shared.free[scarce] = _free(scarce, lowered, solution)
         free[lowered.resources[scarce]] = shared.free[scarce]
@@ -348,7 +353,7 @@ def _as_a_gang(j: int, facts: NoFit, lowered: Lowered, solution: Solution, share
     else:
         return facts  # which of them it is about is not shared
     for r in sorted(range(len(lowered.resources)), key=lambda r: r != GPU):
-        if booked[r] <= 0.0:
+        if booked[r] <= 0.0 or is_of_volumes(lowered.resources[r]):
             continue
         if r not in shared.free:
             shared.free[r] = _free(r, lowered, solution)

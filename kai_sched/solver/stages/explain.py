@@ -31,7 +31,7 @@ NO_CLAIMED_DEVICES = int(Verdict.NO_CLAIMED_DEVICES)
 CLAIMS_TOO_HARD = int(Verdict.CLAIMS_TOO_HARD)
 NOT_ALIGNED = int(Verdict.NOT_ALIGNED)
 NO_FIT = int(Verdict.NO_FIT)
-N_VERDICTS = 48
+N_VERDICTS = 56
 
 
 class Facts(NamedTuple):
@@ -42,7 +42,7 @@ class Facts(NamedTuple):
     """
 
     asked: Longs  # (C,)
-    nodes: Longs  # (C, 48) how many nodes have the verdict
+    nodes: Longs  # (C, 56) how many nodes have the verdict
     short: Longs  # (C, R) how many otherwise fit nodes lack the resource
     largest_free: Floats  # (C, R) most that one of these has free or freeing
     room: Longs  # (C,) how many such pods would still fit, each by itself
@@ -78,7 +78,7 @@ def explain(ctx: Context, facts: Facts) -> None:
 
 @inner
 def measure(c: int, ctx: Context, facts: Facts) -> None:
-    """Count the nodes by their verdict on class ``c``, in the state as it is now; add to ``facts.nodes`` (C, 48).
+    """Count the nodes by their verdict on class ``c``, in the state as it is now; add to ``facts.nodes`` (C, 56).
 
     The first failing check is the verdict of a node, in the order of 12.2: static verdict, room, then inter-pod terms
     and host ports. ``facts.room`` adds up how many pods fit on nodes without an obstacle.
