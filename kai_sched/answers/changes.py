@@ -14,11 +14,13 @@ from kai_sched.answers.goal import group_pods
 from kai_sched.answers.words import exact
 from kai_sched.cycle.world.claims import settle_claims
 from kai_sched.model.claims.objects import ResourceSlice
-from kai_sched.model.constraints import Taint
+from kai_sched.model.constraints import NodeSelector, Requirement, Taint
 from kai_sched.model.field_errors import FieldError
 from kai_sched.model.numa import NodeZones
 from kai_sched.model.objects import UNLIMITED, Node, Object, Phase, Pod, PodGroup, Queue
 from kai_sched.model.problems import near
+from kai_sched.model.selectors import NODE_NAME, admits
+from kai_sched.model.storage import NodeVolumes, StorageCapacity
 from kai_sched.model.store import Cluster, Store
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -73,7 +75,8 @@ class SetQueue:
 
 @dataclass(frozen=True, slots=True)
 class AddNodes:
-    """``count`` new nodes like ``like``: with its capacity, labels, taints, devices and zones; ready and empty."""
+    """``count`` new nodes like ``like``: with its capacity, labels, taints, devices and zones, its attach limits, and
+    what drivers can make on it now; ready and empty."""
 
     count: int
     like: str
@@ -91,7 +94,8 @@ class AddNodes:
             name = f"{self.like}-new-{number}"
             if store.get(Node, name) is None:
                 made += 1
-                store.put(_copy(node, name))
+                store.put(new := _copy(node, name))
+                _copy_storage(node, new, store)
                 for each in slices:
                     store.put(_copy_devices(each, self.like, name))
                 if zones is not None:
@@ -112,6 +116,17 @@ def _copy_devices(found: ResourceSlice, like: str, name: str) -> ResourceSlice:
     devices = tuple(replace(each, node=name) for each in found.devices if each.node == like)
     # A pool that belongs to the node becomes a pool of the new one; names of slices are unique in a cluster.
     return replace(found, name=f"{found.name}-{name}", pool=name, devices=devices, count=1)
+
+
+def _copy_storage(like: Node, new: Node, store: Store) -> None:
+    """Give the new node the attach limits of the other one, and segments of its own where that one has such."""
+    limits = store.get(NodeVolumes, like.name)
+    if limits is not None:
+        store.put(replace(limits, name=new.name))
+    here: NodeSelector = ((Requirement(NODE_NAME, "In", (new.name,)),),)
+    for each in list(store.all(StorageCapacity).values()):
+        if admits(each.nodes, like) and not admits(each.nodes, new):
+            store.put(replace(each, name=f"{each.name}-{new.name}", nodes=here))
 
 
 def _copy_zones(found: NodeZones, name: str) -> NodeZones:

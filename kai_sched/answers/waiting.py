@@ -10,7 +10,7 @@ from kai_sched.answers.words import alike, number, pattern, since
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.model.objects import Pod
 from kai_sched.model.store import Cluster
-from kai_sched.plan.amounts import show_amount, show_number
+from kai_sched.plan.amounts import is_of_volumes, show_amount, show_number
 from kai_sched.plan.reasons import (
     NO_FIT,
     NO_QUEUE,
@@ -154,7 +154,7 @@ def _no_room(state: GroupState, facts: NoFit, asked: float, queues: dict[str, Qu
         place = f"room for {facts.room} of {facts.asked} pods"
     elif facts.room and facts.asked > 1:
         place = "room for each pod, and not for all together"
-    elif unmet := _main_verdict(facts):
+    elif unmet := _main_verdict(facts) or _main_volumes(facts):
         return unmet
     queue = queues.get(state.queue)
     if queue is not None and asked:
@@ -162,6 +162,15 @@ def _no_room(state: GroupState, facts: NoFit, asked: float, queues: dict[str, Qu
         if held + asked > fair:
             return f"{place}; claim {number(fair)} < {number(held)} + {number(asked)}"
     return place
+
+
+def _main_volumes(facts: NoFit) -> str:
+    """What most nodes lack, if that is attachments or capacity for volumes."""
+    scarce = max(facts.short.items(), key=lambda each: (each[1][0], is_of_volumes(each[0])), default=None)
+    if scarce is None or not is_of_volumes(scarce[0]):
+        return ""
+    resource, (nodes, asked, _) = scarce
+    return f"{nodes} of {facts.n_nodes} nodes lack {show_amount(resource, asked)}"
 
 
 def _main_verdict(facts: NoFit) -> str:

@@ -334,7 +334,7 @@ def no_fit(facts: NoFit) -> Reason:
         lack, there = f"the {show_amount(resource, asked)} it asks for", "most free on one of them"
         if resource == "gpu" and facts.share[0]:
             lack, there = facts.share[0], "most free of one GPU"
-        there = f"{there}: {shownumber(resource, max(0.0, most))}"
+        there = f"{there}: {show_number(resource, max(0.0, most))}"
         if resource == "gpu" and facts.share[1]:
             there = facts.share[1]
         parts.append(f"{nodes} of {facts.n_nodes} nodes lack {lack} ({there})")
@@ -357,10 +357,10 @@ def no_fit(facts: NoFit) -> Reason:
     parts += [f"the gang asks for {show_amount(resource, asked)} in all" for resource, asked in facts.in_all.items()]
     text = opening + ": " + "; ".join(parts)
     for resource, free in facts.free.items():
-        text += f". Free in all: {shownumber(resource, max(0.0, free.amount))} of {show_amount(resource, free.total)}"
+        text += f". Free in all: {show_number(resource, max(0.0, free.amount))} of {show_amount(resource, free.total)}"
         text += of_shared(free.shared)
         if free.apart > 0:
-            text += f", and {shownumber(resource, free.apart)} on nodes that are cordoned or not ready"
+            text += f", and {show_number(resource, free.apart)} on nodes that are cordoned or not ready"
     if facts.holders:
         most_holding = facts.holders[:MOST_HOLDERS]
         shown = ", ".join(f"{name} {show_amount(facts.holders_of, held)}" for name, held in most_holding)

@@ -23,6 +23,7 @@ from kai_sched.model.config import in_pool
 from kai_sched.model.numa import Alignment, NodeZones
 from kai_sched.model.objects import UNLIMITED, Node, Pod, Queue, Share
 from kai_sched.model.queue_tree import path_to_root
+from kai_sched.model.resources import STORAGE_OF
 from kai_sched.model.selectors import admits
 from kai_sched.plan.amounts import show_amount, show_number
 from kai_sched.plan.reasons import NO_DOMAIN, OVER_QUOTA
@@ -32,6 +33,7 @@ from kai_sched.snapshot.verdicts import Verdict
 _OPEN = Share(UNLIMITED, UNLIMITED, 1.0)
 _HAS_ROOM = "with room for a pod"
 _NOT_ALIGNED = NODE_TEXTS[Verdict.NOT_ALIGNED]
+_OF_VOLUMES = (NODE_TEXTS[Verdict.NO_CAPACITY], NODE_TEXTS[Verdict.NOT_ATTACHABLE], STORAGE_OF, "attachable volume")
 _CONSTRAINED = "topology: its constraint cannot be met"
 
 
@@ -144,7 +146,8 @@ def room_text(search: TrialSearch, waiting: Sequence[Pod]) -> str:
     pod = max(waiting, key=pod_gpus)
     scarce = "gpu" if pod_gpus(pod) else "cpu"
     state = search.base.last.groups.get(search.group)
-    unaligned = state is not None and state.reason is not None and _NOT_ALIGNED in state.reason.message
+    said = state.reason.message if state is not None and state.reason is not None else ""
+    unaligned, homeless = _NOT_ALIGNED in said, any(text in said for text in _OF_VOLUMES)
     found: Counter[str] = Counter()
     names: dict[str, list[str]] = {}
     without = 0
@@ -158,6 +161,8 @@ def room_text(search: TrialSearch, waiting: Sequence[Pod]) -> str:
         word = node_word(node, pod, room)
         if word == _HAS_ROOM and unaligned and _is_aligned(cluster.node_zones.get(name), pod):
             word = "with room for a pod, but not in its NUMA zones"
+        elif word == _HAS_ROOM and homeless:
+            word = "with room for a pod, but not for its volumes"
         found[word] += 1
         names.setdefault(word, []).append(name)
     kind = "GPU node" if scarce == "gpu" else "node"

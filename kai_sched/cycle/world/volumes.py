@@ -1,4 +1,6 @@
-"""Offline, what happens to PersistentVolumeClaims between two cycles: those of pods that were bound get volumes."""
+"""Offline, what happens to PersistentVolumeClaims between two cycles: those of pods that were bound get volumes, which
+take of the capacity of a storage driver, and those that are deleted with pods that were evicted give it back.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from dataclasses import replace
 from kai_sched.model.constraints import NodeSelector, Requirement
 from kai_sched.model.objects import Node, Pod, StorageClass, Volume, VolumeClaim
 from kai_sched.model.selectors import NODE_NAME, admits
+from kai_sched.model.storage import StorageCapacity
 from kai_sched.model.store import Cluster, Store
 from kai_sched.model.volumes import VolumeBook
 from kai_sched.plan.effects import Bind
@@ -22,6 +25,8 @@ def settle_volumes(store: Store, cluster: Cluster, result: CycleResult, pods: Ma
     """
     if not cluster.volume_claims:
         return
+    for key in result.evicted if cluster.storage_capacities else ():
+        _leave(cluster.pods[key], store, cluster)
     book = VolumeBook(cluster)
     for bind in result.effects:
         if not isinstance(bind, Bind) or bind.pod not in pods:
@@ -30,6 +35,8 @@ def settle_volumes(store: Store, cluster: Cluster, result: CycleResult, pods: Ma
         waiting = [claim for claim in book.waiting(pods[bind.pod].shape.claims) if not _has_volume(claim, store)]
         for claim, volume in book.place(waiting, node, (), dict(bind.volumes)).volumes:
             found = volume or _made(claim, node, cluster.storage_classes[claim.storage_class])
+            if volume is None:
+                _change_capacity(claim, node, -claim.size_bytes, store)
             store.put(replace(found, claim=claim.key, claim_uid=claim.uid, phase="Bound"))
             store.put(replace(claim, volume=found.name, phase="Bound", selected_node=""))
 
@@ -55,4 +62,30 @@ def _made(claim: VolumeClaim, node: Node, storage: StorageClass) -> Volume:
         uid=name,
         volume_mode=claim.volume_mode,
         attributes_class=claim.attributes_class,
+        driver=storage.provisioner,
+        handle=name,
     )
+
+
+def _leave(pod: Pod, store: Store, cluster: Cluster) -> None:
+    """Have the claims that are deleted with the pod, which left its node, wait again: the next pod has new ones."""
+    node = cluster.nodes.get(pod.node)
+    if node is None:
+        return
+    for key in pod.shape.claims:
+        claim = store.get(VolumeClaim, key)
+        if claim is not None and claim.volume and claim.pod_uid and claim.pod_uid == pod.uid:
+            store.remove(Volume, claim.volume)
+            store.put(replace(claim, volume="", phase="Pending"))
+            _change_capacity(claim, node, claim.size_bytes, store)
+
+
+def _change_capacity(claim: VolumeClaim, node: Node, size_bytes: float, store: Store) -> None:
+    """Add the bytes to the first segment of the claim's storage class that has the node, and room for what is taken."""
+    for _, each in sorted(store.all(StorageCapacity).items()):
+        if each.storage_class == claim.storage_class and admits(each.nodes, node) and each.bound_bytes >= -size_bytes:
+            if each.size_bytes is not None:
+                left = max(0.0, each.size_bytes + size_bytes)
+                largest = None if each.largest_bytes is None else min(each.largest_bytes, left)
+                store.put(replace(each, size_bytes=left, largest_bytes=largest))
+            return

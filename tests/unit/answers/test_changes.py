@@ -36,6 +36,7 @@ from kai_sched.model.constraints import Taint
 from kai_sched.model.field_errors import FieldError
 from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.model.objects import UNLIMITED, Phase, Queue, Share
+from kai_sched.model.selectors import admits
 from kai_sched.model.store import TABLES
 from tests.scenarios.objects import NOW_NS
 from tests.scenarios.table import cluster_of
@@ -242,3 +243,22 @@ def test_each_change_has_its_flag(change: Change, flag: str) -> None:
 def test_taints_that_the_control_plane_sets_are_left_out() -> None:
     taints = [Taint("b", "", "NoSchedule"), Taint("a", "", "NoSchedule"), Taint("node.kubernetes.io/not-ready", "", "")]
     assert taint_keys(taints) == ["a", "b"]
+
+
+def test_a_new_node_has_the_attach_limits_and_local_storage_of_the_other_one() -> None:
+    """A segment of its zone reaches the new node as it is; that of its disk is copied."""
+    cluster = cluster_of("""
+        node a gpu=8 labels=kubernetes.io/hostname:a,zone:x
+        csinode a most=disk:16
+        capacity disk class=fast on="kubernetes.io/hostname In a" size=60
+        capacity net class=shared on="zone In x" size=90
+        queue q gpu=4
+    """)
+    found, copies = after(AddNodes(2, "a"), cluster=cluster), ("disk-a-new-1", "disk-a-new-2")
+    assert {name: dict(each.most) for name, each in found.node_volumes.items()} == {
+        name: {"disk": 16} for name in ("a", "a-new-1", "a-new-2")
+    }
+    assert sorted(found.storage_capacities) == [f"driver/{name}" for name in ("disk", *copies, "net")]
+    for name, node in found.nodes.items():
+        here = [each.size_bytes for each in found.storage_capacities.values() if admits(each.nodes, node)]
+        assert sorted(size or 0.0 for size in here) == [60e9, 90e9], name

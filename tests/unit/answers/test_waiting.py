@@ -250,3 +250,19 @@ def test_the_size_of_a_group(pods: int, gpus_per_pod: float, gpus: float, size: 
 def test_of_a_group_that_runs_the_pods_that_wait_are_told() -> None:
     (row,) = waiting("node n gpu=4\ngroup g min=1\npod g-0..1 gpu=2 on=n\npod g-2 gpu=2")
     assert (row.pods, row.running, row.size) == (1, 2, "1x2 GPU")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("capacity one class=fast size=10", "no node has 50G storage of class fast"),
+        (
+            "pvc old class=fast size=50\ncapacity one class=fast size=60\npod r-0 claims=old on=a",
+            "1 of 1 nodes lack 50G storage of class fast",
+        ),
+    ],
+)
+def test_what_is_lacked_for_volumes_is_told_without_what_the_queue_may_claim(text: str, told: str) -> None:
+    there = "node a gpu=8\nstorageclass fast waits\ncsidriver csi.example.com capacity\npvc data class=fast size=50\n"
+    (found,) = waiting(f"{there}{text}\npod g-0 gpu=1 claims=data")
+    assert found.why == told

@@ -10,7 +10,7 @@ from kai_sched import Config
 from kai_sched.answers.explain.constraints import node_word
 from kai_sched.model.objects import Pod
 from tests.scenarios.table import cluster_of
-from tests.unit.answers.explain.explained import constraints, explanation
+from tests.unit.answers.explain.explained import constraints, explanation, suggested
 
 
 @pytest.mark.parametrize(
@@ -102,3 +102,14 @@ def test_why_a_node_does_not_take_a_pod(node: str, pod: str, word: str) -> None:
     cluster = cluster_of(f"node n {node}\npod g-0 {pod}")
     asked: Pod = cluster.pods["ns/g-0"]
     assert node_word(cluster.nodes["n"], asked, dict(cluster.nodes["n"].allocatable)) == word
+
+
+def test_room_that_cannot_attach_the_volumes_of_the_pod_is_told_as_that() -> None:
+    """A node of the same kind, which can attach one, too, would help."""
+    text = "node a gpu=8\ncsinode a most=disk:1\npv one claim=c1 driver=disk\npv two claim=c2 driver=disk\n"
+    text += "pvc c1 volume=one\npvc c2 volume=two\npod r-0 gpu=1 claims=c1 on=a\npod g-0 gpu=1 claims=c2"
+    found = explanation(text)
+    assert [each.text for each in found.constraints] == [
+        "room: 1 GPU node with room for a pod, but not for its volumes"
+    ]
+    assert "1 more node like a" in [text for texts in suggested(found).values() for text in texts]
