@@ -29,6 +29,7 @@ TITLES = {
         "docs/past-usage",
         "docs/topology",
         "docs/numa",
+        "docs/storage",
         "docs/autoscaling",
         "docs/webhooks",
         "docs/metrics",
