@@ -75,15 +75,15 @@ class Lifted(Mapping[str, Value]):
         return f"<{len(self):,} by name: {some_of(list(self))}>" if self else "{}"
 
 
-def lift(lowered: Lowered, solution: Solution, now_ns: int) -> CycleResult:
+def lift(lowered: Lowered, solution: Solution, now_ns: int, by_node: bool = False) -> CycleResult:
     """The result of the cycle at ``now_ns`` in names, without the durations and the next deadline, which ``cycle.run``
-    adds."""
+    adds. ``by_node``: reasons list nodes by name."""
     evictions = _evictions(lowered, solution)
     return CycleResult(
         (*evictions, *_effects(lowered, solution, now_ns)),
         tuple(eviction.pod for eviction in evictions),
         Lifted(partial(_pods, lowered, solution)),
-        Lifted(partial(_groups, lowered, solution)),
+        Lifted(partial(_groups, lowered, solution, by_node)),
         _queues(lowered, solution),
         Lifted(partial(_nodes, lowered, solution)),
         frozenset(group.key for group in lowered.groups[solution.pipelined_free]),
@@ -264,10 +264,10 @@ def _group_key(lowered: Lowered) -> Callable[[int], str]:
     return key_of
 
 
-def _groups(lowered: Lowered, solution: Solution) -> dict[str, GroupState]:
+def _groups(lowered: Lowered, solution: Solution, by_node: bool) -> dict[str, GroupState]:
     jobs = lowered.snapshot.jobs
     found: dict[str, GroupState] = {}
-    shared = SharedFacts()
+    shared = SharedFacts(by_node)
     status, node = _ends(lowered, solution)
     key_of = _group_key(lowered)
     for j in range(len(lowered.groups)):

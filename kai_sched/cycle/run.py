@@ -99,7 +99,7 @@ def _decide(lowered: Lowered, config: Config, now_ns: int, timer: Callable[[], f
     for action, (start, end) in zip(config.actions, pairwise(solution.times), strict=True):
         actions_s[action] = actions_s.get(action, 0.0) + end - start
     return replace(
-        lift(lowered, solution, now_ns),
+        lift(lowered, solution, now_ns, config.detailed_fit_errors),
         solver_s=solver_s,
         open_s=solution.times[0] - began,
         actions_s=actions_s,

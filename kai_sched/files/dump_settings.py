@@ -124,6 +124,7 @@ def snapshot_config(config: object, params: object, warn: Warn) -> Config:
         use_scheduling_signatures=_part(given, "useSchedulingSignatures", bool, False),
         full_hierarchy_fairness=_part(given, "fullHierarchyFairness", bool, False),
         allow_consolidating_reclaim=_part(given, "allowConsolidatingReclaim", bool, False),
+        detailed_fit_errors=_part(given, "detailedFitErrors", bool, False),
         staleness_grace_s=_part(given, "globalDefaultStalenessGracePeriod", int, 0) / _SECOND_NS,
         stuck_in_releasing_s=_part(given, "stuckInReleasingThreshold", int, 0) / _SECOND_NS
         or found.stuck_in_releasing_s,
@@ -159,6 +160,7 @@ def snapshot_parts(config: Config) -> tuple[dict[str, Any], dict[str, Any]]:
         "useSchedulingSignatures": config.use_scheduling_signatures,
         "fullHierarchyFairness": config.full_hierarchy_fairness,
         "allowConsolidatingReclaim": config.allow_consolidating_reclaim,
+        "detailedFitErrors": config.detailed_fit_errors,
         "globalDefaultStalenessGracePeriod": round(config.staleness_grace_s * _SECOND_NS),
         "stuckInReleasingThreshold": round(config.stuck_in_releasing_s * _SECOND_NS),
         "queueLabelKey": config.queue_label,

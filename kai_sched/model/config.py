@@ -235,6 +235,7 @@ class Config:
     # "minimal": no pod is evicted that the rest of the victims can do without; "original": the victims of v0.17.0.
     victims: str = "minimal"
     use_scheduling_signatures: bool = True
+    detailed_fit_errors: bool = False  # whether reasons name each node and what it lacks, instead of counting nodes
 
     def __post_init__(self) -> None:
         given: object = self.actions

@@ -79,6 +79,8 @@ class NoFit:
         What pods of the gang lack together, in words; "" where that is not known or is in ``in_all``.
     share
         What of GPUs the pod asks for and the most that there is of it, in words, where amounts do not say it.
+    listed
+        Each node with what it lacks, in words, which is told instead of how many lack what; "" unless that is wanted.
     """
 
     pod: str
@@ -95,6 +97,7 @@ class NoFit:
     in_all: Mapping[str, float] = field(default_factory=dict)
     share: tuple[str, str] = ("", "")
     together: str = ""
+    listed: str = ""
 
     @property
     def freed_later(self) -> bool:
@@ -329,21 +332,7 @@ def no_fit(facts: NoFit) -> Reason:
     opening = f"no node for pod {facts.pod}"
     if facts.asked > 1:
         opening = f"{facts.placed} of {facts.asked} pods of the gang fit; there is no node for pod {facts.pod}"
-    parts = []
-    for resource, (nodes, asked, most) in facts.short.items():
-        lack, there = f"the {show_amount(resource, asked)} it asks for", "most free on one of them"
-        if resource == "gpu" and facts.share[0]:
-            lack, there = facts.share[0], "most free of one GPU"
-        there = f"{there}: {show_number(resource, max(0.0, most))}"
-        if resource == "gpu" and facts.share[1]:
-            there = facts.share[1]
-        parts.append(f"{nodes} of {facts.n_nodes} nodes lack {lack} ({there})")
-    parts += [
-        f"{nodes} of {facts.n_nodes} nodes take no pod at all, as their pods hold more {KINDS.get(resource, resource)} "
-        "than the node has"
-        for resource, nodes in facts.overcommitted.items()
-    ]
-    parts += [f"{count} of {facts.n_nodes} nodes: {text}" for text, count in sorted(facts.verdicts.items())]
+    parts = [facts.listed] if facts.listed else _counted(facts)
     if not facts.n_nodes:
         parts.append("there are no nodes")
     elif facts.together:
@@ -367,6 +356,26 @@ def no_fit(facts: NoFit) -> Reason:
         more = len(facts.holders) - MOST_HOLDERS
         text += f". Held by: {shown}" + (f" and {more} more" if more > 0 else "")
     return Reason(NO_FIT, text, facts=facts)
+
+
+def _counted(facts: NoFit) -> list[str]:
+    """How many nodes lack what."""
+    parts = []
+    for resource, (nodes, asked, most) in facts.short.items():
+        lack, there = f"the {show_amount(resource, asked)} it asks for", "most free on one of them"
+        if resource == "gpu" and facts.share[0]:
+            lack, there = facts.share[0], "most free of one GPU"
+        there = f"{there}: {show_number(resource, max(0.0, most))}"
+        if resource == "gpu" and facts.share[1]:
+            there = facts.share[1]
+        parts.append(f"{nodes} of {facts.n_nodes} nodes lack {lack} ({there})")
+    parts += [
+        f"{nodes} of {facts.n_nodes} nodes take no pod at all, as their pods hold more {KINDS.get(resource, resource)} "
+        "than the node has"
+        for resource, nodes in facts.overcommitted.items()
+    ]
+    parts += [f"{count} of {facts.n_nodes} nodes: {text}" for text, count in sorted(facts.verdicts.items())]
+    return parts
 
 
 def of_shared(gpus: float) -> str:

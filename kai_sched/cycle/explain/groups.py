@@ -13,6 +13,7 @@ import numpy as np
 from kai_sched.api.names import GPU_MEMORY_LABEL
 from kai_sched.cycle.explain import volumes
 from kai_sched.cycle.explain.claims import claims_text
+from kai_sched.cycle.explain.nodes import list_nodes
 from kai_sched.cycle.explain.shares import share_text
 from kai_sched.cycle.explain.topology import topology_reason
 from kai_sched.lowering.constraints import untolerated
@@ -98,8 +99,12 @@ ROOM_WOULD_HELP = frozenset(
 
 @dataclass(slots=True)
 class SharedFacts:
-    """Facts that the reasons of several groups have in common, computed at first use."""
+    """Facts that the reasons of several groups have in common, computed at first use.
 
+    ``by_node``: whether reasons list the nodes by name (``detailedFitErrors``).
+    """
+
+    by_node: bool = False
     facts: dict[int, NoFit] = field(default_factory=dict)  # by class: what keeps its pods from the nodes
     leaves: dict[str, list[str]] = field(default_factory=dict)  # by queue: leaf queues below it; "" for all
     free: dict[int, Free] = field(default_factory=dict)  # by column of the resource
@@ -325,6 +330,7 @@ def _facts(c: int, t: int, lowered: Lowered, solution: Solution, shared: SharedF
         holders=_holders(scarce, lowered, solution) if NULL < scarce < PODS else [],
         holders_of=lowered.resources[scarce] if scarce != NULL else "",
         share=share_text(c, lowered) if lowered.snapshot.classes.shares[c] else ("", ""),
+        listed=list_nodes(c, t, asked, lowered, solution, NODE_TEXTS) if shared.by_node else "",
     )
 
 

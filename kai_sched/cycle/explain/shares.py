@@ -11,6 +11,14 @@ from kai_sched.snapshot.gpu_kinds import UNKNOWN_MEMORY
 from kai_sched.snapshot.tables import GPU
 
 
+def wanted_share(c: int, lowered: Lowered) -> str:
+    """The parts of GPUs that a pod of class ``c`` asks for."""
+    classes = lowered.snapshot.classes
+    devices, memory = int(classes.shares[c]), int(classes.memory[c])
+    size = f"{memory:,} MiB" if memory else f"{float(classes.portion[c]):g}"
+    return f"a GPU with {size} free" if devices == 1 else f"{devices} GPUs with {size} free of each"
+
+
 def share_text(c: int, lowered: Lowered) -> tuple[str, str]:
     """What pods of class ``c`` ask for and some nodes lack, and the most that there is of it.
 
@@ -18,8 +26,7 @@ def share_text(c: int, lowered: Lowered) -> tuple[str, str]:
     """
     classes, nodes = lowered.snapshot.classes, lowered.snapshot.nodes
     devices, memory = int(classes.shares[c]), int(classes.memory[c])
-    size = f"{memory:,} MiB" if memory else f"{float(classes.portion[c]):g}"
-    wanted = f"a GPU with {size} free" if devices == 1 else f"{devices} GPUs with {size} free of each"
+    wanted = wanted_share(c, lowered)
     known = np.flatnonzero((nodes.allocatable[:, GPU] > 0) & (nodes.device_memory != UNKNOWN_MEMORY))
     if memory and known.size:
         n = known[np.argmax(nodes.device_memory[known])]

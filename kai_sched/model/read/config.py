@@ -344,5 +344,6 @@ _FLAGS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "max-consolidation-preemptees": ("max_consolidation_preemptees", _read_int),
     "allow-consolidating-reclaim": ("allow_consolidating_reclaim", _read_bool),
     "use-scheduling-signatures": ("use_scheduling_signatures", _read_bool),
+    "detailed-fit-errors": ("detailed_fit_errors", _read_bool),
     "victims": ("victims", _read_victims),
 }

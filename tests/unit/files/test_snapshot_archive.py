@@ -26,6 +26,7 @@ PARAMS = {
     "useSchedulingSignatures": True,
     "fullHierarchyFairness": True,
     "allowConsolidatingReclaim": True,
+    "detailedFitErrors": True,
     "numOfStatusRecordingWorkers": 5,
     "globalDefaultStalenessGracePeriod": 60_000_000_000,
     "schedulePeriod": 1_000_000_000,
@@ -84,6 +85,7 @@ class TestReading:
             plugins={"predicates": {}, "proportion": {}},
             node_pool="a",
             stuck_in_releasing_s=30,
+            detailed_fit_errors=True,
         )
         assert case.config.gpu_sharing
 
@@ -178,7 +180,7 @@ class TestWriting:
         assert found["schedulerParams"] == {
             name: value
             for name, value in params.items()
-            if name not in ("numOfStatusRecordingWorkers", "schedulePeriod")
+            if name not in ("numOfStatusRecordingWorkers", "schedulePeriod", "detailedFitErrors")
         }
         raw = found["rawObjects"]
         assert list(raw) == list(RAW_OBJECTS)
