@@ -40,7 +40,7 @@ class UsageParams(Model):
     window_size: str | None = Field(None, description="Prometheus duration; absent: 1w.")
     window_type: Literal["sliding", "tumbling", "cron"] | None = None
     tumbling_window_start_time: Annotated[str | None, schema(format="date-time")] = None
-    cron_string: str | None = None
+    cron_string: str | None = Field(None, description="When a window starts, in UTC, with windowType cron.")
     fetch_interval: str | None = None
     staleness_period: str | None = None
     wait_timeout: str | None = None

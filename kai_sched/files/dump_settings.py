@@ -14,6 +14,7 @@ import msgspec
 from kai_sched.api.custom import INT32_MAX
 from kai_sched.api.sharing import RESERVE_PERCENT_MAX
 from kai_sched.model.config import Config
+from kai_sched.model.cron import parse_cron
 from kai_sched.model.field_errors import FieldError, Warn, shown
 from kai_sched.model.read.config import check_actions, config_from_file
 
@@ -75,6 +76,8 @@ def config_of(settings: Mapping[str, Any], warn: Warn) -> Config:
         check_actions(changes["actions"], "settings.actions")
     try:
         found = replace(Config(), **changes)
+        if found.usage.cron:
+            parse_cron(found.usage.cron)
     except ValueError as error:
         raise FieldError("settings", str(error)) from None
     _check_amounts(found, "settings")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kai_sched.api import names
+from kai_sched.model.cron import parse_cron
 
 SATURATION = "relcaimerSaturationMultiplier"  # an argument of proportion, as the original spells it
 TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})  # texts of switches that are on
@@ -175,7 +176,9 @@ class UsageSettings:
         How often it is looked at, in seconds: divisions change by time alone.
     tumbling_from_s
         Where windows follow each other and the past counts from the start of the last one: when the first one started,
-        in seconds since the epoch. None: the window slides.
+        in seconds since the epoch. None: the window slides, or ``cron`` says when it starts.
+    cron
+        The expression that fires when a window starts; "" for none. The window then is as long as it ever rests.
     """
 
     source: str = ""
@@ -183,10 +186,18 @@ class UsageSettings:
     half_life_s: float = 0.0
     interval_s: float = 60.0
     tumbling_from_s: float | None = None
+    cron: str = ""
     database: UsageDatabase = UsageDatabase()
+
+    @property
+    def starts_anew(self) -> bool:
+        """Whether there are times at which all that was before ceases to count."""
+        return bool(self.cron) or self.tumbling_from_s is not None
 
     def since_s(self, now_s: float) -> float:
         """From when on the past counts."""
+        if self.cron:
+            return parse_cron(self.cron).last_s(now_s)
         if self.tumbling_from_s is None:
             return now_s - self.window_s
         return now_s - (now_s - self.tumbling_from_s) % self.window_s

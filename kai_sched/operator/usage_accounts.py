@@ -227,6 +227,7 @@ class UsageAccounts:
             self._accounts, self._usage, self._is_restored = None, {}, False
             return
         self._accounts = PastUsage(settings.window_s, settings.half_life_s)
+        self._forget(self._accounts)
         if before is not None:
             self._accounts.restore(before.encode(self._known()), self._now_s())
 
@@ -247,6 +248,13 @@ class UsageAccounts:
         held = {state.name: state.allocated for state in newest.states if any(state.allocated)}
         capacity = await asyncio.to_thread(_capacity, newest.nodes, newest.config)
         self._accounts.hold(self._now_s(), held, capacity)
+        self._forget(self._accounts)
+
+    def _forget(self, accounts: PastUsage) -> None:
+        """Drop what was before a window began in which nothing of that counts."""
+        now_s = self._now_s()
+        if self._settings.starts_anew:
+            accounts.forget(self._settings.since_s(now_s), now_s)
 
     def _show(self) -> None:
         """Have the next cycles count what is known now."""

@@ -70,6 +70,7 @@ class PastUsage:
         self._held: Mapping[str, Amounts] = {}
         self._capacity = NOTHING
         self._known_s: float | None = None  # up to when everything is added up; None: nobody says what is held
+        self._forgotten_s = -math.inf  # what was before that is not there any more
 
     def hold(self, now_s: float, held: Mapping[str, Amounts], capacity: Amounts) -> None:
         """From now on queues hold these amounts of that capacity."""
@@ -83,6 +84,24 @@ class PastUsage:
             self._known_s = now_s
         for number in [number for number in self._spans if number < self._oldest(now_s)]:
             del self._spans[number]
+
+    def forget(self, since_s: float, now_s: float) -> None:
+        """Drop what was before that time, at which a new window has begun.
+
+        Of a span that began before and goes on, as much as its part: called soon after the window has begun, next to
+        nothing of what was before stays.
+        """
+        if since_s <= self._forgotten_s:
+            return
+        for number in list(self._spans):
+            start_s, end_s = self._limits(number, now_s)
+            if end_s <= since_s:
+                del self._spans[number]
+            elif start_s < since_s:
+                part, span = (end_s - since_s) / (end_s - start_s), self._spans[number]
+                held = {queue: _times(amounts, part) for queue, amounts in span.held.items()}
+                self._spans[number] = _Span(_times(span.capacity, part), held)
+        self._forgotten_s = since_s
 
     def usage(self, now_s: float, since_s: float = -math.inf) -> dict[str, UsedShares]:
         """What part of the cluster each queue had that had any, as of the last ``advance``.
@@ -111,7 +130,7 @@ class PastUsage:
         kept = sorted(totals, key=lambda queue: (-totals[queue], queue))[:QUEUES_MAX]
         spans = [
             _WrittenSpan(
-                number * self._span_s,
+                self._limits(number, math.inf)[0],
                 (number + 1) * self._span_s,
                 _short(span.capacity),
                 {queue: _short(span.held[queue]) for queue in sorted(kept) if queue in span.held},
@@ -135,7 +154,7 @@ class PastUsage:
     def _add(self, start_s: float, end_s: float, now_s: float, held: Mapping[str, Amounts], capacity: Amounts) -> None:
         """Between these times queues held that."""
         # The oldest span as a whole: how much of it is in the window is a matter of its weight.
-        start_s = max(start_s, self._oldest(now_s) * self._span_s)
+        start_s = max(start_s, self._oldest(now_s) * self._span_s, self._forgotten_s)
         while start_s < end_s:  # Bound: as many turns as there are spans in the window, and one more.
             number = math.floor(start_s / self._span_s)
             until_s = min(end_s, (number + 1) * self._span_s)
@@ -149,13 +168,17 @@ class PastUsage:
                     span.held[queue] = _sum(span.held.get(queue, NOTHING), _times(amounts, seconds))
             start_s = until_s
 
+    def _limits(self, number: int, now_s: float) -> tuple[float, float]:
+        """From when and until when the span has what was held."""
+        return max(self._forgotten_s, number * self._span_s), min(now_s, (number + 1) * self._span_s)
+
     def _oldest(self, now_s: float) -> int:
         """The number of the oldest span that reaches into the window."""
         return math.floor((now_s - self._whole_s) / self._span_s)
 
     def _weight(self, number: int, now_s: float, since_s: float) -> float:
         """How much the span counts: as far as it is after that time, and by its age."""
-        start_s, end_s = number * self._span_s, min(now_s, (number + 1) * self._span_s)
+        start_s, end_s = self._limits(number, now_s)
         if end_s <= start_s:
             return 1.0
         inside = (end_s - max(start_s, since_s)) / (end_s - start_s)

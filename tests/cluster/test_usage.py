@@ -112,3 +112,28 @@ def test_the_past_counts_and_the_next_leader_knows_it(
     assert second.logs("usage.not_kept") == []
     # In the end it has it: more than half of the GPUs, which without a past would be 4 and 4.
     wait_until(lambda: len(bound_pods(cluster, "late")) >= 6, "the pods of the other queue", 120.0)
+
+
+def test_all_begin_with_nothing_when_a_cron_expression_fires(
+    cluster: Cluster, operator: StartOperator, system_namespace: str
+) -> None:
+    """Each minute, though without that the past would count for an hour."""
+    params = {"windowType": "cron", "cronString": "* * * * *", "fetchInterval": "1s"}
+    shard = {"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard", "metadata": {"name": "default"}}
+    empty = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIG_MAP, "namespace": system_namespace}}
+    usage = {"clientType": "internal", "usageParams": params}
+    cluster.create_all([{**shard, "spec": {"usageDBConfig": usage}}, empty])
+    cluster.add_nodes(1, gpus=8)
+    cluster.add_queues("early")
+    replica = operator("--no-default-queues")
+    cluster.create_all(objects.gang("early", 8, "early"))
+    cluster.wait_bound([f"early-{number}" for number in range(8)])
+    wait_until(lambda: of_queue(replica, "kai_queue_gpu_usage", "early") > 0.5, "the usage being counted", 60.0)
+    for number in range(8):
+        cluster.delete("Pod", f"early-{number}", grace_s=0)
+    wait_until(lambda: of_queue(replica, "kai_queue_gpu_usage", "early") == 0.0, "the next minute", 90.0)
+    never = {"usageParams": {"cronString": "0 0 30 2 *"}}
+    cluster.patch("SchedulingShard", "default", {"spec": {"usageDBConfig": never}})
+    (problem,) = wait_until(lambda: replica.logs("settings.problem"), "the mistake being told")
+    assert "usageDBConfig.usageParams.cronString" in problem["problem"]
+    assert "never fires" in problem["problem"]

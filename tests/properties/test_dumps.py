@@ -200,6 +200,7 @@ CONFIGS = st.builds(
         source=st.sampled_from(["", INTERNAL, PROMETHEUS]),
         window_s=AMOUNTS,
         tumbling_from_s=st.none() | AMOUNTS,
+        cron=st.sampled_from(["", "0 6 1 * *"]),
         database=st.builds(UsageDatabase, url=st.text(), timeout_s=AMOUNTS, capacity=st.tuples(*[st.text()] * 3)),
     ),
     queue_metric_labels=st.lists(st.tuples(*[st.text()] * 3)).map(tuple),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kai_sched.model.config import INTERNAL, PROMETHEUS, Config, UsageDatabase, UsageSettings
+from kai_sched.model.cron import parse_cron
 from kai_sched.model.field_errors import FieldError, Warn, shown
 from kai_sched.model.read.meta import time_ns
 from kai_sched.model.times import parse_duration
@@ -70,26 +71,43 @@ class _Fields:
 
 
 def _window(given: UsageParams, usage: UsageSettings, field: str, warn: Warn) -> UsageSettings:
-    window_s = _seconds(given.window_size, usage.window_s, f"{field}.windowSize")
-    if window_s < WINDOW_MIN_S:
-        raise FieldError(f"{field}.windowSize", f"{shown(str(given.window_size))} is too short: give 1m or more")
     interval_s = _seconds(given.fetch_interval, usage.interval_s, f"{field}.fetchInterval")
     if interval_s < INTERVAL_MIN_S:
         raise FieldError(f"{field}.fetchInterval", f"{shown(str(given.fetch_interval))} is too short: give 1s or more")
     half_life_s = max(0.0, _seconds(given.half_life_period, 0.0, f"{field}.halfLifePeriod"))
+    usage = replace(usage, half_life_s=half_life_s, interval_s=interval_s)
+    kind = given.window_type or "sliding"
+    for name, value, owner in (
+        ("tumblingWindowStartTime", given.tumbling_window_start_time, "tumbling"),
+        ("cronString", given.cron_string, "cron"),
+    ):
+        if value and kind != owner:
+            warn(f"{field}.{name}", f"not used: windowType is not {owner}")
+    if kind == "cron":
+        return _from_cron(given, usage, field, warn)
+    window_s = _seconds(given.window_size, usage.window_s, f"{field}.windowSize")
+    if window_s < WINDOW_MIN_S:
+        raise FieldError(f"{field}.windowSize", f"{shown(str(given.window_size))} is too short: give 1m or more")
+    if kind == "sliding":
+        return replace(usage, window_s=window_s)
     start, starts_at = given.tumbling_window_start_time, f"{field}.tumblingWindowStartTime"
-    tumbling_from_s = None
-    if given.window_type == "tumbling":
-        if not start:
-            raise FieldError(starts_at, "missing: say when the first window starts, such as 2026-01-05T00:00:00Z")
-        tumbling_from_s = time_ns(start, starts_at) / 1e9
-    elif start:
-        warn(starts_at, "not used: windowType is not tumbling")
-    if given.window_type == "cron" or given.cron_string:
-        warn(f"{field}.windowType", "cron is not used by this version: give tumbling, or sliding")
-    return replace(
-        usage, window_s=window_s, half_life_s=half_life_s, interval_s=interval_s, tumbling_from_s=tumbling_from_s
-    )
+    if not start:
+        raise FieldError(starts_at, "missing: say when the first window starts, such as 2026-01-05T00:00:00Z")
+    return replace(usage, window_s=window_s, tumbling_from_s=time_ns(start, starts_at) / 1e9)
+
+
+def _from_cron(given: UsageParams, usage: UsageSettings, field: str, warn: Warn) -> UsageSettings:
+    """The settings where an expression says when windows start, and with that how long they are."""
+    if given.window_size:
+        warn(f"{field}.windowSize", "not used: a window lasts until cronString fires again")
+    if not given.cron_string:
+        text = "missing: say when a window starts, such as 0 0 * * 1 for every Monday"
+        raise FieldError(f"{field}.cronString", text)
+    try:
+        window_s = parse_cron(given.cron_string).longest_s()
+    except ValueError as error:
+        raise FieldError(f"{field}.cronString", str(error)) from None
+    return replace(usage, window_s=window_s, cron=given.cron_string)
 
 
 def _database(given: UsageDBConfig, extra: _Fields, field: str, warn: Warn) -> UsageDatabase:

@@ -93,6 +93,9 @@ def test_a_half_life_and_windows_that_follow_each_other() -> None:
     assert query("x", half, NOW_S) == ("sum_over_time(((x) * (0.5 ^ ((1000000.000 - time()) / 1800)))[3600s:60s])")
     tumbling = replace(SETTINGS, tumbling_from_s=NOW_S - 3600.0 - 120.0)
     assert query("x", tumbling, NOW_S) == "sum_over_time((x)[120s:60s])"
+    # NOW_S is the 12th of January 1970 at 13:46:40.
+    cron = replace(SETTINGS, cron="30 13 * * *")
+    assert query("x", cron, NOW_S) == "sum_over_time((x)[1000s:60s])"
 
 
 @pytest.mark.parametrize(

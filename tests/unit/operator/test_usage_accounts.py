@@ -102,6 +102,32 @@ async def test_what_was_held_counts_and_is_kept_for_the_next_leader() -> None:
     assert world.gpu_usage(following) == half
 
 
+async def test_when_a_cron_expression_fires_all_begin_with_nothing() -> None:
+    """Each day at noon. The accounts begin at midnight; a had 4 of 8 GPUs all the time, and b none until it fired."""
+    world = World(config=Config(usage=UsageSettings("internal", window_s=DAY, cron="0 12 * * *")))
+    accounts = world.accounts()
+    await accounts.load()
+    world.cycle(accounts)
+    for _ in range(12):
+        await accounts.sample()
+        await accounts.save()
+        world.now_s += 3600.0
+    assert world.gpu_usage(accounts)["a"] == pytest.approx(0.5)
+    await accounts.sample()
+    await accounts.save()
+    assert world.gpu_usage(accounts) == {"all": 0.0, "a": 0.0, "b": 0.0}
+    world.cluster = cluster_of(CLUSTER.replace("queue=a", "queue=b"))
+    world.cycle(accounts)
+    await accounts.sample()
+    world.now_s += 3600.0
+    await accounts.sample()
+    await accounts.save()
+    assert world.gpu_usage(accounts) == {"all": pytest.approx(0.5), "a": 0.0, "b": pytest.approx(0.5)}
+    following = world.accounts()
+    await following.load()
+    assert world.gpu_usage(following) == {"all": pytest.approx(0.5), "a": 0.0, "b": pytest.approx(0.5)}
+
+
 async def test_nothing_is_kept_or_counted_where_the_past_does_not_count() -> None:
     world = World(config=Config())
     accounts = world.accounts()

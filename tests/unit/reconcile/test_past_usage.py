@@ -138,6 +138,30 @@ def test_what_was_before_a_time_does_not_count() -> None:
     assert {queue: usage.gpu for queue, usage in shares.items()} == {"b": 1.0}
 
 
+def test_a_window_that_begins_in_a_span_has_nothing_of_what_was_before() -> None:
+    """The span is a day; a had all until noon, and b half of it for the three hours after that."""
+    accounts, noon = PastUsage(WINDOW), START + DAY / 2
+    accounts.hold(START - DAY, {"a": gpus(8)}, gpus(8))
+    accounts.hold(noon, {"b": gpus(4)}, gpus(8))
+    accounts.forget(noon, noon)
+    now_s = noon + 3 * 3600
+    assert gpu_usage(accounts, now_s) == {"b": pytest.approx(0.5)}
+    # Whoever leads next has the same, whether or not it led when the window began.
+    following = PastUsage(WINDOW)
+    following.forget(noon, now_s)
+    following.restore(accounts.encode(["a", "b"]), now_s)
+    following.hold(now_s, {"a": gpus(8)}, gpus(8))
+    assert gpu_usage(following, now_s + 3 * 3600) == {"a": pytest.approx(0.5), "b": pytest.approx(0.25)}
+    # Noticed late, what was before counts as far as the span is after the beginning.
+    late = PastUsage(WINDOW)
+    late.hold(START, {"a": gpus(8)}, gpus(8))
+    late.advance(now_s)
+    late.forget(noon, now_s)
+    assert gpu_usage(late, now_s) == {"a": 1.0}
+    late.forget(START, now_s)
+    assert gpu_usage(late, now_s) == {"a": 1.0}, "a beginning that is earlier brings nothing back"
+
+
 @pytest.mark.parametrize("data", [b"", b"{}", b"\x1f\x8b", b"\x1f\x8b\x08\x00" + b"\x00" * 30])
 def test_what_is_damaged_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="no accounts"):

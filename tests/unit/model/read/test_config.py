@@ -279,12 +279,12 @@ class TestUsage:
         assert Config().usage.source == ""
 
     def test_what_is_not_used_is_told(self) -> None:
-        parameters = {"windowType": "cron", "extraParams": {"queryResolution": "1m"}, "waitTimeout": "1s"}
+        parameters = {"cronString": "0 0 * * 1", "extraParams": {"queryResolution": "1m"}, "waitTimeout": "1s"}
         usage = {"clientType": "internal", "connectionString": "http://p", "usageParams": parameters}
         config, found = told(config_from_file, {"usageDBConfig": usage}, Config())
         assert config.usage.source == "internal"
         assert [field.removeprefix("usageDBConfig.") for field, _ in found] == [
-            "usageParams.windowType",
+            "usageParams.cronString",
             "connectionString",
             "usageParams.waitTimeout",
             "usageParams.extraParams",
@@ -298,6 +298,27 @@ class TestUsage:
         usage = told(config_from_shard, spec, Config())[0].usage
         assert [usage.since_s(hours * 3600.0) / 3600 for hours in (6, 29, 30, 31, 5)] == [6, 6, 30, 30, -18]
         assert UsageSettings("internal", 60.0).since_s(100.0) == 40.0
+
+    def test_windows_by_a_cron_expression(self) -> None:
+        day, monday_s = 86_400.0, 1_767_571_200.0  # 2026-01-05
+        params = {"windowType": "cron", "cronString": "0 0 * * 1"}
+        config, found = told(
+            config_from_shard, {"usageDBConfig": {"clientType": "internal", "usageParams": params}}, Config()
+        )
+        usage = config.usage
+        assert (usage.window_s, usage.starts_anew, found) == (7 * day, True, [])
+        assert [usage.since_s(monday_s + days * day) for days in (0, 1, 6.99, 7)] == [
+            monday_s,
+            monday_s,
+            monday_s,
+            monday_s + 7 * day,
+        ]
+        assert not Config().usage.starts_anew
+        more = params | {"windowSize": "1w", "tumblingWindowStartTime": "1970-01-01T06:00:00Z"}
+        spec = {"usageDBConfig": {"clientType": "internal", "usageParams": more}}
+        config, found = told(config_from_shard, spec, Config())
+        assert (config.usage.tumbling_from_s, config.usage.window_s) == (None, 7 * day)
+        assert [field.rpartition(".")[2] for field, _ in found] == ["tumblingWindowStartTime", "windowSize"]
 
     def test_a_database(self) -> None:
         extra = {"queryResolution": "30s", "usageQueryTimeout": "2s", "gpuCapacityMetric": "vector(8)", "nonsense": "1"}
@@ -326,6 +347,11 @@ class TestUsage:
                     "usageParams": {"extraParams": {"queryResolution": "x"}},
                 },
                 "usageParams.extraParams.queryResolution",
+            ),
+            ({"clientType": "internal", "usageParams": {"windowType": "cron"}}, "usageParams.cronString"),
+            (
+                {"clientType": "internal", "usageParams": {"windowType": "cron", "cronString": "0 0 30 2 *"}},
+                "usageParams.cronString",
             ),
             ({"clientType": "internal", "usageParams": {"windowSize": "week"}}, "usageParams.windowSize"),
             ({"clientType": "internal", "usageParams": {"windowSize": "1s"}}, "usageParams.windowSize"),
