@@ -89,6 +89,7 @@ POD_GROUP_ANNOTATION = "pod-group-name"
 GPU_FRACTION_ANNOTATION = "gpu-fraction"
 GPU_MEMORY_ANNOTATION = "gpu-memory"
 GPU_DEVICES_ANNOTATION = "gpu-fraction-num-devices"
+CONTAINER_PREFIX = "nvidia.com/container."  # followed by its name, and .gpu-memory.request or .gpu-memory.limit
 MIG_PREFIX = "nvidia.com/mig-"
 CLAIM_FINALIZER = "resource.kubernetes.io/delete-protection"  # of claims that are allocated
 EXTENDED_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"

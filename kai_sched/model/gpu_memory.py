@@ -29,10 +29,10 @@ def memory_price(share: GpuShare, memory_mib: int) -> float:
 def memory_limit(share: GpuShare, node: Node, config: Config) -> str:
     """The value of CUDA_DEVICE_MEMORY_LIMIT (API 7.5): what the share takes of each device in MiB, such as "20480m".
 
-    As the ledger books it, so that the limits of a device never add up to more than it has. Empty for a fraction of
-    devices whose memory is not known.
+    As the ledger books it, so that the limits of a device never add up to more than it has, unless pods set higher
+    limits themselves. Empty for a fraction of devices whose memory is not known.
     """
     if share.memory_mib:
-        return f"{share.memory_mib}m"
+        return f"{share.limit_mib or share.memory_mib}m"
     memory = usable_memory_mib(node, config)
     return f"{max(1, int(share.portion * memory + _ROUNDING))}m" if memory else ""

@@ -154,12 +154,14 @@ class GpuShare:
     """A part of each of some GPU devices (annotations gpu-fraction, gpu-memory and gpu-fraction-num-devices).
 
     ``portion`` is the part of each device, above 0 and at most 1. It is 0 where the part is given as memory:
-    ``memory_mib`` of each device.
+    ``memory_mib`` of each device. ``limit_mib`` is the most that the container may use of it where that is more than
+    what the pod requests, else 0; nothing but the container hears of it.
     """
 
     devices: int = 1
     portion: float = 0.0
     memory_mib: int = 0
+    limit_mib: int = 0
 
     @property
     def quota(self) -> float:

@@ -118,6 +118,14 @@ def test_pods_share_gpus_once_kai_config_says_so(hooked: Cluster) -> None:
         odd = objects.pod("odd", annotations={names.GPU_FRACTION_ANNOTATION: part}, gpus=0)
         assert "without a sign" in dry_run(hooked, odd)
 
+    memory = f"{names.CONTAINER_PREFIX}main.gpu-memory"
+    own = hooked.create(objects.pod("own", annotations={f"{memory}.request": "1Gi", f"{memory}.limit": "2Gi"}, gpus=0))
+    assert {each["name"] for each in own["spec"]["containers"][0]["env"]} == variables
+    hooked.bind(own, "node-0")
+    assert "has its devices: create another pod" in annotate("own", f"{memory}.request=512Mi")
+    more = objects.pod("more", annotations={f"{memory}.request": "2Gi", f"{memory}.limit": "1Gi"}, gpus=0)
+    assert "above the limit of 1,024 MiB" in dry_run(hooked, more)
+
     hooked.patch("Config", "kai-config", {"spec": {"global": {"gpuSharing": False}}})
     again = objects.pod("again", annotations=fraction, gpus=0)
     wait_until(lambda: "sharing" in dry_run(hooked, again), "sharing being off")

@@ -121,6 +121,7 @@ def judged_annotations() -> set[str]:
         names.GPU_CONTAINER_ANNOTATION,
         names.MPS_ANNOTATION,
         names.SHARED_GPU_CONFIG_MAP_ANNOTATION,
+        f"{names.CONTAINER_PREFIX}main.gpu-memory.request",
     }
 
 

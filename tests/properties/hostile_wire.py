@@ -157,6 +157,7 @@ ANNOTATIONS: dict[str, str] = {
     names.GPU_FRACTION_ANNOTATION: "fraction",
     names.GPU_MEMORY_ANNOTATION: "digits",
     names.GPU_DEVICES_ANNOTATION: "digits",
+    names.CONTAINER_PREFIX: "quantity",
     names.MIG_PREFIX: "digits",
     names.MPS_ANNOTATION: "flag",
     names.GPU_CONTAINER_ANNOTATION: "name",
@@ -193,7 +194,11 @@ ANNOTATIONS: dict[str, str] = {
     names.KNATIVE_MIN_SCALE_ANNOTATION: "digits",
 }
 # Prefixes of keys; the rest of the key is anything.
-PREFIXES = {names.GPU_GROUPS_PREFIX: "0", names.MIG_PREFIX: "1g.5gb"}
+PREFIXES = {
+    names.GPU_GROUPS_PREFIX: "0",
+    names.MIG_PREFIX: "1g.5gb",
+    names.CONTAINER_PREFIX: "a.gpu-memory.request",
+}
 RESOURCES = ["cpu", "memory", "pods", "storage", "ephemeral-storage", "nvidia.com/gpu", "amd.com/gpu"]
 RESOURCES += ["nvidia.com/mig-1g.5gb", "hugepages-2Mi", "example.com/gpu", "example.com/odd", "attachable-volumes-x"]
 _RESOURCE_FIELDS = re.compile(r"requests|limits|overhead|allocat|capacity|amount|resources$|fair_share|requested", re.I)

@@ -25,7 +25,14 @@ from kai_sched.model.read.constraints import (
 from kai_sched.model.read.meta import identity, namespace_of, time_ns
 from kai_sched.model.read.numa import TOO_MANY, NumaReader
 from kai_sched.model.read.requests import Finding, Request, RequestReader
-from kai_sched.model.read.sharing import NONE, GpuAnnotations, container_fault, is_device_label, read_gpu_annotations
+from kai_sched.model.read.sharing import (
+    NONE,
+    GpuAnnotations,
+    container_fault,
+    container_of_share,
+    is_device_label,
+    read_gpu_annotations,
+)
 from kai_sched.model.resources import GPU, MIG_PREFIX
 
 PHASES = {
@@ -41,6 +48,7 @@ _SHARING_KEYS = (
     names.GPU_DEVICES_ANNOTATION,
     names.MPS_ANNOTATION,
 )
+_SHARING_PREFIXES = (MIG_PREFIX, names.CONTAINER_PREFIX)
 
 
 class PodReader:
@@ -142,7 +150,7 @@ class PodReader:
         # Pods whose MIG device was chosen elsewhere name it in an annotation alone, or request 0 GPUs (semantics 8.5).
         by_containers = any(name.startswith(MIG_PREFIX) and amount for name, amount in request.items())
         asked, containers = NONE, None
-        if annotations and any(key in _SHARING_KEYS or key.startswith(MIG_PREFIX) for key in annotations):
+        if annotations and any(key in _SHARING_KEYS or key.startswith(_SHARING_PREFIXES) for key in annotations):
             before = _amounts(request)
             asked = _asked(spec, annotations, request, by_containers, unsupported, warn)
             containers = before if asked.mig or asked.whole else None
@@ -203,9 +211,10 @@ def _asked(
         unsupported += asked.faults
         if asked.share:
             containers = (*(spec.init_containers or ()), *(spec.containers or ()))
-            if fault := container_fault(annotations, (each.name for each in containers)):
-                warn(f"metadata.annotations[{names.GPU_CONTAINER_ANNOTATION}]", f"{fault}; until then the pod waits")
-                unsupported.append(f"annotation {names.GPU_CONTAINER_ANNOTATION}: {fault}")
+            if found := container_fault(annotations, (each.name for each in containers)):
+                key, fault = found
+                warn(f"metadata.annotations[{key}]", f"{fault}; until then the pod waits")
+                unsupported.append(f"annotation {key}: {fault}")
     for key, count in (*asked.mig, (GPU, asked.whole)):
         request[key] = max(request.get(key, 0.0), count)
     if asked.whole:
@@ -255,7 +264,7 @@ def _gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:
 
 def _device_map(spec: core.PodSpec, annotations: Mapping[str, str]) -> str:
     """The name that admission has given the ConfigMap of the container with the share (API 7.4); "" without one."""
-    wanted = annotations.get(names.GPU_CONTAINER_ANNOTATION, "")
+    _, wanted = container_of_share(annotations) or ("", "")
     prefix = annotations[names.SHARED_GPU_CONFIG_MAP_ANNOTATION]
     for kind, containers in (("i", spec.init_containers or ()), ("", spec.containers or ())):
         for index, container in enumerate(containers):

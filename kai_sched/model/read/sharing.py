@@ -13,6 +13,7 @@ from kai_sched.api.legal import LABEL_MAX
 from kai_sched.model.field_errors import Warn, shown
 from kai_sched.model.objects import GpuShare
 from kai_sched.model.problems import some_of
+from kai_sched.model.read.container_memory import is_container_key, read_container_memory
 
 _DECIMAL = re.compile(r"\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?", re.ASCII)
 _WHOLE = re.compile(r"\+?\d{1,9}", re.ASCII)
@@ -89,14 +90,20 @@ def read_gpu_annotations(annotations: Mapping[str, str], warn: Warn) -> GpuAnnot
             count = read(key, whole_of, "a whole number above 0")
             if count:
                 mig.append((key, count))
+    own = read_container_memory(annotations)
+    for key, fault in (*own.faults, *combined_faults(annotations)):
+        warn(f"metadata.annotations[{key}]", f"{fault}; until then the pod waits")
+        faults.append(f"annotation {key}: {fault}")
     if fraction and memory:
         text = f"ignored, as the pod has {names.GPU_FRACTION_ANNOTATION} as well: remove one of them"
         warn(f"metadata.annotations[{names.GPU_MEMORY_ANNOTATION}]", text)
-    if names.GPU_FRACTION_ANNOTATION not in annotations and names.GPU_MEMORY_ANNOTATION not in annotations:
+    if not asks_for_part(annotations):
         faults += _without_part(annotations, bool(asked), warn)
     share = None
     if not mig and (fraction or memory):
         share = GpuShare(int(asked or 1), fraction, 0 if fraction else int(memory))
+    elif not mig and own.mib:
+        share = GpuShare(int(asked or 1), 0.0, own.mib, own.limit_mib)
     return GpuAnnotations(share, tuple(mig), faults=tuple(faults))
 
 
@@ -113,15 +120,43 @@ def _without_part(annotations: Mapping[str, str], devices: bool, warn: Warn) -> 
             yield f"annotation {key} without {either}"
 
 
-def container_fault(annotations: Mapping[str, str], there: Iterable[str | None]) -> str:
-    """What is wrong with the annotation that names the container of a share; "" for nothing. ``there`` are the names
-    of all containers of the pod.
-    """
+def asks_for_part(annotations: Mapping[str, str]) -> bool:
+    """Whether some annotation asks for a part of a GPU, in whatever form."""
+    either = names.GPU_FRACTION_ANNOTATION in annotations or names.GPU_MEMORY_ANNOTATION in annotations
+    return either or any(map(is_container_key, annotations))
+
+
+def combined_faults(annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What is wrong with annotations about the memory of a container beside others: each with the remedy."""
+    own = read_container_memory(annotations)
+    for other in (names.GPU_FRACTION_ANNOTATION, names.GPU_MEMORY_ANNOTATION):
+        if own.keys and other in annotations:
+            yield own.keys[0], f"the pod asks for a part of a GPU by {other} as well: remove one of them"
     wanted = annotations.get(names.GPU_CONTAINER_ANNOTATION)
+    if own.keys and wanted is not None and (wanted,) != own.containers:
+        text = f"{shown(wanted)} is another container than that of {own.keys[0]}: remove the annotation"
+        yield names.GPU_CONTAINER_ANNOTATION, text
+
+
+def container_of_share(annotations: Mapping[str, str]) -> tuple[str, str] | None:
+    """The annotation that names the container of a share, and the name; None for the first regular container."""
+    own = read_container_memory(annotations)
+    if own.keys:
+        return own.keys[0], own.containers[0]
+    wanted = annotations.get(names.GPU_CONTAINER_ANNOTATION)
+    return None if wanted is None else (names.GPU_CONTAINER_ANNOTATION, wanted)
+
+
+def container_fault(annotations: Mapping[str, str], there: Iterable[str | None]) -> tuple[str, str] | None:
+    """The annotation that names the container of a share, and what is wrong with it; None for nothing. ``there`` are
+    the names of all containers of the pod.
+    """
+    found = container_of_share(annotations)
     known = [name or "" for name in there]
-    if wanted is None or (wanted and wanted in known):
-        return ""
-    return f"there is no container {shown(wanted)}: use one of {some_of([name[:LABEL_MAX] for name in known])}"
+    if found is None or (found[1] and found[1] in known):
+        return None
+    of = some_of([name[:LABEL_MAX] for name in known])
+    return found[0], f"there is no container {shown(found[1])}: use one of {of}"
 
 
 def is_device_label(key: str) -> bool:

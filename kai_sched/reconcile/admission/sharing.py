@@ -12,10 +12,14 @@ from typing import Any
 from kai_sched.api import names
 from kai_sched.api.legal import is_subdomain
 from kai_sched.model.field_errors import shown
+from kai_sched.model.read.container_memory import read_container_memory
 from kai_sched.model.read.sharing import (
     DEVICES_MAX,
     FRACTION_LENGTH,
+    asks_for_part,
+    combined_faults,
     container_fault,
+    container_of_share,
     devices_of,
     fraction_of,
     is_device_label,
@@ -56,8 +60,7 @@ def containers_of(pod: Mapping[str, Any]) -> list[tuple[str, int, Container]]:
 
 def shares(pod: Mapping[str, Any]) -> bool:
     """Whether the pod asks for a part of a GPU."""
-    annotations = annotations_of(pod)
-    return names.GPU_FRACTION_ANNOTATION in annotations or names.GPU_MEMORY_ANNOTATION in annotations
+    return asks_for_part(annotations_of(pod))
 
 
 def sharing_container(pod: Mapping[str, Any]) -> tuple[str, int] | None:
@@ -66,12 +69,12 @@ def sharing_container(pod: Mapping[str, Any]) -> tuple[str, int] | None:
     Raises UnknownContainer.
     """
     there = containers_of(pod)
-    wanted = annotations_of(pod).get(names.GPU_CONTAINER_ANNOTATION)
+    wanted = container_of_share(annotations_of(pod))
     for field, i, container in there:
-        if (field == "containers") if wanted is None else container.get("name") == wanted:
+        if (field == "containers") if wanted is None else container.get("name") == wanted[1]:
             return field, i
     if fault := container_fault(annotations_of(pod), (container.get("name") for _, _, container in there)):
-        raise UnknownContainer(f"annotation {names.GPU_CONTAINER_ANNOTATION}: {fault}")
+        raise UnknownContainer(f"annotation {fault[0]}: {fault[1]}")
     return None
 
 
@@ -112,7 +115,8 @@ def validate_pod(request: AdmissionRequest, settings: AdmissionSettings, _suffix
 def _faults(pod: Mapping[str, Any], settings: AdmissionSettings) -> Iterator[str]:
     annotations = annotations_of(pod)
     fraction, memory = (annotations.get(key) for key in (names.GPU_FRACTION_ANNOTATION, names.GPU_MEMORY_ANNOTATION))
-    is_part = fraction is not None or memory is not None
+    own = read_container_memory(annotations)
+    is_part = bool(own.keys) or fraction is not None or memory is not None
     if is_part and not settings.gpu_sharing:
         yield SHARING_OFF
     if annotations.get(names.MPS_ANNOTATION) == "true" and not is_part:
@@ -132,16 +136,24 @@ def _faults(pod: Mapping[str, Any], settings: AdmissionSettings) -> Iterator[str
     if memory is not None and (limited or fraction is not None):
         what = names.GPU_FRACTION_ANNOTATION if fraction is not None else f"the limit {names.NVIDIA_GPU}"
         yield f"annotation {names.GPU_MEMORY_ANNOTATION}: cannot request both GPU and GPU memory: remove it, or {what}"
-    yield from _value_faults(annotations, fraction, memory)
+    if own.keys and limited:
+        yield (
+            f"annotation {own.keys[0]} cannot be combined with whole GPUs: remove it, or the limit {names.NVIDIA_GPU} "
+            "of the containers"
+        )
+    yield from (f"annotation {key}: {fault}" for key, fault in (*own.faults, *combined_faults(annotations)))
+    yield from _value_faults(annotations, fraction, memory, is_part)
     if is_part:
         yield from _place_faults(pod, annotations)
     if settings.block_visible_devices:
         yield from _device_faults(pod)
 
 
-def _value_faults(annotations: Mapping[str, str], fraction: str | None, memory: str | None) -> Iterator[str]:
+def _value_faults(
+    annotations: Mapping[str, str], fraction: str | None, memory: str | None, is_part: bool
+) -> Iterator[str]:
     devices = annotations.get(names.GPU_DEVICES_ANNOTATION)
-    if devices is not None and fraction is None and memory is None:
+    if devices is not None and not is_part:
         yield (
             f"annotation {names.GPU_DEVICES_ANNOTATION} needs a portion or memory of each device: add "
             f"{names.GPU_FRACTION_ANNOTATION} or {names.GPU_MEMORY_ANNOTATION}"
@@ -187,12 +199,15 @@ def _place_faults(pod: Mapping[str, Any], annotations: Mapping[str, str]) -> Ite
 def _change_faults(pod: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[str]:
     """What an update may not change: the containers of the pod go by what was said when it was created."""
     now, before = annotations_of(pod), annotations_of(old)
-    size = (names.GPU_FRACTION_ANNOTATION, names.GPU_MEMORY_ANNOTATION, names.GPU_DEVICES_ANNOTATION)
+    own, owned = read_container_memory(now), read_container_memory(before)
+    of_container = sorted({*own.keys, *owned.keys})
+    size = (names.GPU_FRACTION_ANNOTATION, names.GPU_MEMORY_ANNOTATION, names.GPU_DEVICES_ANNOTATION, *of_container)
     place = (names.GPU_CONTAINER_ANNOTATION, names.SHARED_GPU_CONFIG_MAP_ANNOTATION)
     has_node = bool((old.get("spec") or {}).get("nodeName"))
     # Right before its bind a pod gets the labels of its devices, of which it gets as much as it asked for then.
     is_booked = has_node or bool(_devices_of(old))
-    fixed = [*place, *size] if is_booked or shares(pod) != shares(old) else place
+    moves = own.containers != owned.containers  # as the keys name the container
+    fixed = (*place, *size) if is_booked or moves or shares(pod) != shares(old) else place
     for key in fixed if shares(pod) or shares(old) else ():
         changed = now.get(key) != before.get(key)
         if changed and (key in before or key in size):

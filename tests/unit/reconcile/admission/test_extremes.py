@@ -180,6 +180,7 @@ _FIELDS = [
     "nvidia.com/gpu",
     "gpu-fraction",
     "gpu-memory",
+    "nvidia.com/container.main.gpu-memory.limit",
     "mps",
     "gpu-fraction-num-devices",
     "runai/shared-gpu-configmap",

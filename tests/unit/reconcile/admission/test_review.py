@@ -153,6 +153,7 @@ def pod(annotations: Any = None, limits: Any = None, env: Any = None, **more: An
 
 
 HALF = {"gpu-fraction": "0.5"}
+OWN = "nvidia.com/container.main.gpu-memory"
 GPU = {"nvidia.com/gpu": "1"}
 
 
@@ -185,6 +186,17 @@ GPU = {"nvidia.com/gpu": "1"}
         (pod({"gpu-fraction": "0." + "5" * 80}), ("gpu-fraction", "at most 64 characters")),
         (pod({**HALF, "gpu-fraction-container-name": "x"}), ("gpu-fraction-container-name", "'x'", "use one of main")),
         (pod({**HALF, "runai/shared-gpu-configmap": "My Map"}), ("runai/shared-gpu-configmap", "'My Map'", "remove")),
+        (pod({f"{OWN}.request": "4Gi", f"{OWN}.limit": "8Gi", "gpu-fraction-num-devices": "2", "mps": "true"}), ()),
+        (pod({f"{OWN}.request": "4Gi"}, GPU), (f"{OWN}.request", "whole GPUs", "limit nvidia.com/gpu")),
+        (pod({f"{OWN}.request": "4096"}), (f"{OWN}.request", "'4096'", "less than one MiB")),
+        (pod({f"{OWN}.request": "8Gi", f"{OWN}.limit": "4Gi"}), (f"{OWN}.request", "above the limit", "lower")),
+        (pod({f"{OWN}.request": "4Gi", **HALF}), (f"{OWN}.request", "by gpu-fraction as well: remove one")),
+        (pod({f"{OWN}.limit": "4Gi", "gpu-memory": "4096"}), (f"{OWN}.limit", "by gpu-memory as well: remove one")),
+        (pod({OWN.replace("main", "x") + ".limit": "4Gi"}), ("container.x.gpu-memory.limit", "'x'", "use one of main")),
+        (
+            pod({f"{OWN}.limit": "4Gi", OWN.replace("main", "x") + ".limit": "4Gi"}),
+            ("not 'main' and 'x'", "all but one"),
+        ),
         (pod(HALF, initContainers=[{"name": "i", "resources": {"limits": GPU}}]), ("whole GPUs",)),
         (pod({"gpu-fraction": "7", "gpu-memory": "x"}, schedulerName="default-scheduler"), ()),
     ],
@@ -196,7 +208,7 @@ def test_pods(operation: str, obj: Any, words: tuple[str, ...]) -> None:
     assert not text or text.startswith("Pod ml/train-0: ")
 
 
-@pytest.mark.parametrize("annotations", [HALF, {"gpu-memory": "2000"}])
+@pytest.mark.parametrize("annotations", [HALF, {"gpu-memory": "2000"}, {f"{OWN}.limit": "1Gi"}])
 def test_parts_are_refused_while_sharing_is_off(annotations: Any) -> None:
     assert "GPU sharing is off unless the Config kai-config turns it on" in refusal(
         ask(POD, pod(annotations), AdmissionSettings())

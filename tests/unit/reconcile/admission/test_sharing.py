@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from kai_sched.model.read.sharing import read_gpu_annotations
 from kai_sched.reconcile.admission.review import AdmissionSettings
-from tests.unit.reconcile.admission.test_review import BLOCKING, HALF, POD, ask, devices, mutated, pod, refusal
+from tests.unit.reconcile.admission.test_review import BLOCKING, HALF, OWN, POD, ask, devices, mutated, pod, refusal
 
+REQUEST = {f"{OWN}.request": "1Gi"}
 SHARED = {"runai/shared-gpu-configmap": "train-0-abc1234-shared-gpu"}
 
 
@@ -28,6 +29,13 @@ SHARED = {"runai/shared-gpu-configmap": "train-0-abc1234-shared-gpu"}
         (HALF, HALF | SHARED, "n1", ()),
         (HALF | SHARED, HALF, "", ("runai/shared-gpu-configmap", "its containers were made")),
         (HALF, HALF | {"other": "1"}, "n1", ()),
+        (REQUEST, {f"{OWN}.request": "2Gi"}, "", ()),
+        (REQUEST, REQUEST | {f"{OWN}.limit": "2Gi"}, "", ()),
+        (REQUEST, REQUEST | {f"{OWN}.limit": "2Gi"}, "n1", (f"{OWN}.limit", "has its devices")),
+        (REQUEST, {f"{OWN}.request": "2Gi"}, "n1", (f"{OWN}.request", "has its devices", "create another pod")),
+        (REQUEST, {}, "", (f"{OWN}.request", "its containers were made")),
+        (REQUEST, {OWN.replace("main", "b") + ".request": "1Gi"}, "", ("container.b", "its containers were made")),
+        (HALF, REQUEST, "", ("its containers were made",)),
         ({}, {"mps": "true"}, "n1", ("mps",)),
     ],
 )
@@ -97,9 +105,20 @@ def test_labels_of_devices_are_the_schedulers_to_set() -> None:
 @given(st.one_of(st.text(max_size=80), st.from_regex(r"\A[+-]?[0-9]{0,12}\.?[0-9]{0,70}([eE][+-]?[0-9]{1,4})?\Z")))
 def test_what_is_let_in_is_what_the_scheduler_reads(text: str) -> None:
     """It ignores what it cannot read, and would place such a pod as one without GPUs."""
-    for key, more in (("gpu-fraction", {}), ("gpu-memory", {}), ("gpu-fraction-num-devices", HALF)):
+    keys = ("gpu-fraction", {}), ("gpu-memory", {}), ("gpu-fraction-num-devices", HALF), (f"{OWN}.limit", {})
+    for key, more in keys:
         annotations = {**more, key: text}
         if refusal(ask(POD, pod(annotations))) == "":
             found: list[str] = []
             share = read_gpu_annotations(annotations, lambda field, _, found=found: found.append(field)).share
             assert (share is not None, found) == (True, []), annotations
+
+
+def test_the_container_that_the_annotation_names_gets_the_devices() -> None:
+    containers = [{"name": "first"}, {"name": "main"}]
+    after = mutated(pod(REQUEST, containers=containers), BLOCKING)
+    first, main = ({each["name"]: each for each in container["env"]} for container in after["spec"]["containers"])
+    assert first["NVIDIA_VISIBLE_DEVICES"] == {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+    source = main["NVIDIA_VISIBLE_DEVICES"]["valueFrom"]["configMapKeyRef"]["name"]
+    assert source == f"{after['metadata']['annotations']['runai/shared-gpu-configmap']}-1"
+    assert refusal(ask(POD, after, BLOCKING)) == ""
