@@ -61,6 +61,7 @@ def nested(schema: dict[str, Any], path: str = "values") -> Iterator[tuple[str, 
     ("path", "wrong"),
     [
         ("global.gpuSharing", "yes"),
+        ("global.gpuSharingMode", "MPS"),
         ("scheduler.placementStrategy", "scatter"),
         ("scheduler.image.digest", "sha256:1"),
         ("replicas", 0),

@@ -4,7 +4,7 @@ change. All fields may be left out.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -75,6 +75,9 @@ class ReplicatedComponent(Component):
     replicas: Int32 | None = None
 
 
+SharingMode = Literal["Disabled", "NonMemoryEnforced", "HamiCore", "NvFractions"]
+
+
 class GlobalSettings(Model):
     openshift: bool | None = None
     security_context: AnyObject | None = None
@@ -95,6 +98,7 @@ class GlobalSettings(Model):
     pod_label_selector: Texts | None = None
     vpa: VPA | None = None
     gpu_sharing: bool | None = Field(None, description="Whether pods may share GPUs; absent: no.")
+    gpu_sharing_mode: SharingMode | None = Field(None, description="How they do; wins over all other fields about it.")
     gpu_memory_reserve: GpuMemoryReserve | None = Field(None, description="What drivers take of each GPU.")
 
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests import rendered_manifests
@@ -45,6 +46,26 @@ EVERYTHING = (
 
 def test_manifests_are_what_the_chart_renders() -> None:
     assert list(rendered_manifests.differences()) == [], "run `make manifests`"
+
+
+@pytest.mark.parametrize(
+    ("mode", "shared", "on"),
+    [
+        ("", "false", False),
+        ("", "true", True),
+        ("Disabled", "true", False),
+        ("HamiCore", "false", True),
+        ("NvFractions", "false", True),
+    ],
+)
+def test_the_mode_says_whether_pods_share_gpus(mode: str, shared: str, on: bool) -> None:
+    files = rendered_manifests.by_template(
+        rendered_manifests.template(f"global.gpuSharingMode={mode}", f"global.gpuSharing={shared}")
+    )
+    assert ("gpu-sharing/namespace.yaml" in files) == on
+    config = yaml.safe_load(files["settings.yaml"].split("---\n")[0])["data"]["config.yaml"]
+    spec = yaml.safe_load(config)["spec"]["global"]
+    assert spec == ({"gpuSharing": on} | ({"gpuSharingMode": mode} if mode else {}))
 
 
 def test_helm_finds_nothing_to_complain_about() -> None:

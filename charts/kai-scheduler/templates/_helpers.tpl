@@ -88,15 +88,22 @@ service:
 {{- toYaml (.Values.openshift | ternary (omit $context "runAsUser" "runAsGroup" "fsGroup") $context) }}
 {{- end }}
 
+{{/* Whether pods may share GPUs: the mode says it, and without one gpuSharing. */}}
+{{- define "kai-scheduler.sharing" -}}
+{{- $mode := .Values.global.gpuSharingMode }}
+{{- if ternary .Values.global.gpuSharing (ne $mode "Disabled") (empty $mode) }}true{{ end }}
+{{- end }}
+
 {{/* Whether reservation pods and scaling pods have namespaces of their own. */}}
 {{- define "kai-scheduler.scaling" -}}
-{{- if and .Values.global.gpuSharing .Values.global.clusterAutoscaling }}true{{ end }}
+{{- if and (include "kai-scheduler.sharing" .) .Values.global.clusterAutoscaling }}true{{ end }}
 {{- end }}
 
 {{/* The spec of kai-config, as these values say. */}}
 {{- define "kai-scheduler.configSpec" -}}
 {{- $reservation := .Values.global.resourceReservation }}
-{{- $global := dict "gpuSharing" .Values.global.gpuSharing }}
+{{- $global := dict "gpuSharing" (eq (include "kai-scheduler.sharing" .) "true") }}
+{{- with .Values.global.gpuSharingMode }}{{ $_ := set $global "gpuSharingMode" . }}{{ end }}
 {{- with .Values.global.nodePoolLabelKey }}{{ $_ := set $global "nodePoolLabelKey" . }}{{ end }}
 {{- with .Values.podgrouper.queueLabelKey }}{{ $_ := set $global "queueLabelKey" . }}{{ end }}
 {{- with .Values.global.gpuMemoryReserve }}{{ $_ := set $global "gpuMemoryReserve" . }}{{ end }}
@@ -114,7 +121,7 @@ service:
 {{- if not (kindIs "invalid" .Values.binder.cdiEnabled) }}
 {{- $_ := set $binder "cdiEnabled" .Values.binder.cdiEnabled }}
 {{- end }}
-{{- if .Values.global.gpuSharing }}
+{{- if include "kai-scheduler.sharing" . }}
 {{- $pods := dict
   "podResources" .Values.binder.resourceReservationPodResources
   "reservationPodSecurityContext" (include "kai-scheduler.podSecurityContext" . | fromYaml)

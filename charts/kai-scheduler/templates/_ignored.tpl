@@ -22,6 +22,8 @@ global.leaderElection: always on
 global.namespaceLabelSelector: pods of all namespaces are grouped
 global.podLabelSelector: all pods that name the scheduler are grouped
 global.vpa: not supported
+global.nvFractions: kai-gpu-fractioning is not installed; set global.gpuSharingMode
+gpu-sharing: kai-gpu-fractioning is not installed
 kaiConfig: see kaiConfigDeployer
 nodescaleadjuster.affinity: one process does all, with the affinity of the scheduler
 nodescaleadjuster.enabled: see global.clusterAutoscaling
@@ -46,7 +48,7 @@ podgrouper.image: one image does all; set scheduler.image
 podgrouper.podDisruptionBudget: one process does all; set scheduler.podDisruptionBudget
 podgrouper.resources: one process does all; set scheduler.resources
 postCleanup: nothing has to be cleaned up; the chart has no hooks
-prometheus: usage over time is not supported
+prometheus: none is installed; name yours in usageDBConfig of the SchedulingShard
 queueController: one process does all
 queuecontroller: one process does all
 scheduler.enabled: the scheduler always runs

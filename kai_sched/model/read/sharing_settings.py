@@ -42,14 +42,36 @@ def with_sharing(spec: operator.ConfigSpec, base: Config, warn: Warn) -> Config:
 
 
 def is_sharing_on(spec: operator.ConfigSpec, warn: Warn) -> bool | None:
-    """Whether pods may share GPUs; None where neither field says so. The one of admission, which KAI has, wins."""
+    """Whether pods may share GPUs; None where no field says so.
+
+    The mode, which is that of v0.18, wins; then the field of admission, which KAI has.
+    """
     shared, admission = spec.global_settings, spec.admission
     every = shared.gpu_sharing if shared else None
     own = admission.gpu_sharing if admission else None
+    mode = shared.gpu_sharing_mode if shared else None
+    if mode == "NvFractions":
+        text = "the memory that containers request is scheduled, and nothing keeps them to it: no device is told to"
+        warn("spec.global.gpuSharingMode", f"{text} kai-gpu-fractioning; HamiCore enforces it")
+    if mode is not None:
+        is_on = mode != "Disabled"
+        for field, given in (("global", every), ("admission", own)):
+            if given is not None and given != is_on:
+                text = f"says otherwise and is ignored, as spec.global.gpuSharingMode is {mode}: leave one of them out"
+                warn(f"spec.{field}.gpuSharing", text)
+        return is_on
     if own is not None and every is not None and own != every:
         text = "says otherwise and is ignored, as spec.admission.gpuSharing counts: leave one of them out"
         warn("spec.global.gpuSharing", text)
     return every if own is None else own
+
+
+def is_hami_core_on(spec: operator.ConfigSpec) -> bool:
+    """Whether containers are told how much memory they may take: the plugin says so, else the mode."""
+    plugin = ((spec.binder.plugins if spec.binder else None) or {}).get("hamicore")
+    if plugin is not None and plugin.enabled is not None:
+        return plugin.enabled
+    return bool(spec.global_settings and spec.global_settings.gpu_sharing_mode == "HamiCore")
 
 
 def with_memory_reserve(reserve: GpuMemoryReserve | None, field: str, base: Config) -> Config:
@@ -83,7 +105,6 @@ def read_reservation(spec: operator.ConfigSpec, base: ReservationSettings, warn:
     wire = binder.resource_reservation or operator.ResourceReservation.model_construct()
     shared = spec.global_settings or operator.GlobalSettings.model_construct()
     resources = wire.pod_resources or operator.ComponentResources.model_construct()
-    isolator = (binder.plugins or {}).get("hamicore")
     image, pull_policy = _image(wire.image, f"{RESERVATION}.image", base)
     return replace(
         base,
@@ -106,7 +127,7 @@ def read_reservation(spec: operator.ConfigSpec, base: ReservationSettings, warn:
         allocation_timeout_s=wire.allocation_timeout or base.allocation_timeout_s,
         fake_gpu_nodes=base.fake_gpu_nodes if wire.fake_gpu_nodes is None else wire.fake_gpu_nodes,
         cdi_enabled=_cdi(binder, base.cdi_enabled),
-        hami_core=bool(isolator and isolator.enabled),
+        hami_core=is_hami_core_on(spec),
     )
 
 

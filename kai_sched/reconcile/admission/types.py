@@ -10,7 +10,7 @@ from kai_sched.api import names
 from kai_sched.api.custom import NAME_LENGTH
 from kai_sched.model.config import Config, ReservationSettings
 from kai_sched.model.field_errors import shown
-from kai_sched.model.read.sharing_settings import is_sharing_on
+from kai_sched.model.read.sharing_settings import is_hami_core_on, is_sharing_on
 
 RUNTIME_CLASS = "nvidia"
 # Of what is wrong with one object; a person mends these first.
@@ -44,16 +44,15 @@ def admission_from_operator(raw: bytes) -> AdmissionSettings:
     from kai_sched.api.config import AdmissionComponent, ConfigSpec  # many models: only if there is such an object
 
     spec = ConfigSpec.model_validate_json(raw)
-    admission, plugins = spec.admission, (spec.binder.plugins if spec.binder else None) or {}
+    admission = spec.admission
     if admission is None:
         admission = AdmissionComponent.model_validate({})
     runtime_class = admission.gpu_fraction_runtime_class_name
     if runtime_class is None:
         runtime_class = admission.gpu_pod_runtime_class_name
-    isolator = plugins.get("hamicore")
     return AdmissionSettings(
         gpu_sharing=bool(is_sharing_on(spec, _ignore)),
-        hami_core=bool(isolator and isolator.enabled),
+        hami_core=is_hami_core_on(spec),
         block_visible_devices=bool(admission.block_nvidia_visible_devices),
         runtime_class=RUNTIME_CLASS if runtime_class is None else runtime_class,
     )

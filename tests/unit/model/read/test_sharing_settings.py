@@ -10,6 +10,7 @@ import pytest
 from kai_sched.model.config import Config, ReservationSettings
 from kai_sched.model.field_errors import FieldError
 from kai_sched.model.read.config import config_from_file, config_from_operator, config_from_shard
+from kai_sched.reconcile.admission.types import admission_from_operator
 from tests.unit.model.reading import Findings
 
 
@@ -46,6 +47,40 @@ class TestSharing:
         ((field, message),) = found
         assert field == "spec.global.gpuSharing"
         assert "spec.admission.gpuSharing counts" in message
+
+    @pytest.mark.parametrize(
+        ("mode", "on", "hami"),
+        [
+            ("Disabled", False, False),
+            ("NonMemoryEnforced", True, False),
+            ("HamiCore", True, True),
+            ("NvFractions", True, False),
+        ],
+    )
+    def test_the_mode_wins_over_all(self, mode: str, on: bool, hami: bool) -> None:
+        spec: dict[str, Any] = {"global": {"gpuSharingMode": mode}}
+        config, found = read(spec)
+        assert (config.gpu_sharing, config.reservation.hami_core) == (on, hami)
+        assert [field for field, _ in found] == (["spec.global.gpuSharingMode"] if mode == "NvFractions" else [])
+        settings = admission_from_operator(msgspec.json.encode(spec))
+        assert (settings.gpu_sharing, settings.hami_core) == (on, hami)
+        spec["global"]["gpuSharing"], spec["admission"] = not on, {"gpuSharing": not on}
+        config, found = read(spec)
+        assert config.gpu_sharing == on
+        told = [field for field, message in found if f"spec.global.gpuSharingMode is {mode}" in message]
+        assert told == ["spec.global.gpuSharing", "spec.admission.gpuSharing"]
+
+    @pytest.mark.parametrize("mode", ["HamiCore", "NonMemoryEnforced", None])
+    @pytest.mark.parametrize("enabled", [True, False])
+    def test_the_plugin_itself_is_more_than_the_mode(self, mode: str | None, enabled: bool) -> None:
+        plugins = {"hamicore": {"enabled": enabled}}
+        config, _ = read({"global": {"gpuSharingMode": mode}, "binder": {"plugins": plugins}})
+        assert config.reservation.hami_core == enabled
+
+    def test_an_unknown_mode_is_refused(self) -> None:
+        with pytest.raises(FieldError) as caught:
+            read({"global": {"gpuSharingMode": "MPS"}})
+        assert caught.value.field == "spec.global.gpuSharingMode"
 
     def test_a_process_that_cannot_share_does_not(self) -> None:
         config, _ = read({"global": {"gpuSharing": True}}, Config(gpu_sharing=False))
