@@ -104,6 +104,7 @@ class GlobalSettings(Model):
 
 class PodGrouperArgs(Model):
     gang_schedule_knative: bool | None = None
+    group_bare_pods: bool | None = Field(None, description="Whether pods without owners get PodGroups; absent: no.")
     generic_karta_fallback: bool | None = None
     default_priorities_config_map_name: str | None = None
     default_priorities_config_map_namespace: str | None = None

@@ -229,10 +229,11 @@ class Config:
     # What of the memory of a device drivers take, and no pod gets: a part of it, at least so many MiB.
     gpu_memory_reserve_percent: float = 0.0
     gpu_memory_reserve_min_mib: int = 0
-    # For the grouping of pods: the ConfigMap ("namespace/name") with settings for kinds of workloads, and whether
-    # Knative revisions are gangs.
+    # For the grouping of pods: the ConfigMap ("namespace/name") with settings for kinds of workloads, whether Knative
+    # revisions are gangs, and whether pods that nothing owns get PodGroups.
     kinds_config_map: str = ""
     gang_schedule_knative: bool = True
+    group_bare_pods: bool = False
     restrict_node_scheduling: bool = False
     cpu_worker_label: str = names.CPU_WORKER_LABEL
     gpu_worker_label: str = names.GPU_WORKER_LABEL

@@ -2,8 +2,9 @@
 
 ``rate``: bindings a second of 2,000 bare pods that were there before the operator, against plain POSTs of ready-made
 bindings over as many connections in the same run, before and after each of five rounds. The CPU of both is divided by
-the pods: ours counts from the first to the last binding, and again from ready until all pods run. ``latency``: one pod
-on an idle cluster. ``scale``: 20,000 pods in 2,000 pod groups.
+the pods: ours counts from the first to the last binding, and again from ready until all pods run. ``bare-groups``: the
+same where each of these pods gets a PodGroup. ``latency``: one pod on an idle cluster. ``scale``: 20,000 pods in 2,000
+pod groups.
 ``shares``: 2,000 pods with parts of GPUs, see ``measure_sharing``.
 ``grouping``, ``grouped-rate``, ``grouped-memory``: pods of Jobs, see ``measure_grouping``. ``loop``: how long the event
 loop is held, see ``measure_loop``. Times are those of the API server's audit log.
@@ -22,9 +23,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
+from kai_sched.api import names
 from tests.cluster import objects
 from tests.cluster.bench import (
     GPUS_A_NODE,
@@ -49,7 +51,7 @@ SINGLE_PODS, PAUSE_S = 50, 0.4
 GROUPS, GROUP_SIZE = 2_000, 10
 IDLE_S = 30.0
 ROUNDS = 5
-PARTS = ("rate", "latency", "scale", "grouping", "grouped-rate", "grouped-memory", "loop", "shares")
+PARTS = ("rate", "bare-groups", "latency", "scale", "grouping", "grouped-rate", "grouped-memory", "loop", "shares")
 
 
 def rate(bench: Bench) -> list[Figure]:
@@ -90,6 +92,16 @@ def rate(bench: Bench) -> list[Figure]:
     ]
 
 
+def bare_groups(bench: Bench) -> list[Figure]:
+    """As ``rate``, where bare pods get PodGroups (``groupBarePods``)."""
+    spec = {"podGrouper": {"args": {"groupBarePods": True}}}
+    config = {"apiVersion": names.CONFIG_VERSION, "kind": "Config", "metadata": objects.meta(names.CONFIG_NAME)}
+    bench.cluster.create({**config, "spec": spec})
+    figures = [replace(figure, name=f"{figure.name}, with groups", target=None) for figure in rate(bench)]
+    assert bench.cluster.list("PodGroup"), "pods have got no groups"
+    return figures
+
+
 def latency(bench: Bench) -> list[Figure]:
     """From the request that creates a pod to the answer to its binding."""
     cluster, audit = bench.cluster, bench.plane.audit
@@ -97,15 +109,15 @@ def latency(bench: Bench) -> list[Figure]:
     cluster.add_queues("team")
     operator = bench.start().wait_ready()
     mark = audit.mark()
-    names = [f"single-{n}" for n in range(SINGLE_PODS)]
-    for name in names:
+    singles = [f"single-{n}" for n in range(SINGLE_PODS)]
+    for name in singles:
         time.sleep(PAUSE_S)
         cluster.create(objects.pod(name))
     bench.wait_bindings(mark, OPERATOR, SINGLE_PODS, 60.0)
     operator.terminate()
     created = {r.name: r.received_s for r in audit.since(mark, ADMIN, "pods") if r.verb == "create"}
     bound = {r.name: r.answered_s for r in audit.bindings(mark, OPERATOR)}
-    waits_ms = sorted(1000 * (bound[name] - created[name]) for name in names)
+    waits_ms = sorted(1000 * (bound[name] - created[name]) for name in singles)
     return [
         Figure("created to bound, median", statistics.median(waits_ms), "ms", 150),
         Figure("created to bound, slowest", waits_ms[-1], "ms"),
@@ -154,6 +166,7 @@ def main() -> None:
     subprocess.run([sys.executable, "-m", "kai_sched.cli.main", "warmup"], check=True)
     parts: dict[str, Callable[[Bench], list[Figure]]] = {
         "rate": rate,
+        "bare-groups": bare_groups,
         "latency": latency,
         "scale": lambda bench: scale(bench, arguments.pending_groups),
         "grouping": grouping,

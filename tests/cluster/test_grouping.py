@@ -315,3 +315,26 @@ def definition(kind: str, group: str, version: str) -> Object:
             "versions": [served],
         },
     }
+
+
+def test_bare_pods_get_groups_where_the_config_says_so(
+    room: Cluster, own_plane: ControlPlane, operator: StartOperator
+) -> None:
+    """They are bound as before, and their groups go with them."""
+    spec = {"podGrouper": {"args": {"groupBarePods": True}}}
+    config = {"apiVersion": names.CONFIG_VERSION, "kind": "Config", "metadata": objects.meta("kai-config")}
+    room.create({**config, "spec": spec})
+    mark = own_plane.audit.mark()
+    operator()
+    made = room.create(objects.pod("alone"))
+    room.wait_bound(["alone"])
+    group = wait_group(room, {**made, "apiVersion": "v1", "kind": "Pod"}, ["alone"])
+    assert group["metadata"]["ownerReferences"] == [
+        {"apiVersion": "v1", "kind": "Pod", "name": "alone", "uid": made["metadata"]["uid"]}
+    ]
+    assert group["spec"] == {"minMember": 1, "queue": "team", "priorityClassName": "train"}
+    room.create_all([*objects.gang("gang", 2), objects.pod("later")])
+    room.wait_bound(["gang-0", "gang-1", "later"])
+    wait_until(lambda: len(groups_of(room)) == 3, "the groups of all")
+    assert room.pod("gang-0")["metadata"]["annotations"][names.POD_GROUP_ANNOTATION] == "gang"
+    assert_bound_once(room, own_plane.audit, mark, ["alone", "gang-0", "gang-1", "later"])

@@ -108,6 +108,9 @@ service:
 {{- with .Values.podgrouper.queueLabelKey }}{{ $_ := set $global "queueLabelKey" . }}{{ end }}
 {{- with .Values.global.gpuMemoryReserve }}{{ $_ := set $global "gpuMemoryReserve" . }}{{ end }}
 {{- $spec := dict "global" $global }}
+{{- if .Values.podgrouper.groupBarePods }}
+{{- $_ := set $spec "podGrouper" (dict "args" (dict "groupBarePods" true)) }}
+{{- end }}
 {{- $admission := dict }}
 {{- if .Values.global.blockNvidiaVisibleDevices }}
 {{- $_ := set $admission "blockNvidiaVisibleDevices" true }}

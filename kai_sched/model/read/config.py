@@ -216,6 +216,8 @@ def _with_grouper(args: operator.PodGrouperArgs, base: Config) -> Config:
         base = replace(base, kinds_config_map="/".join(str(part) for part in place))
     if args.gang_schedule_knative is not None:
         base = replace(base, gang_schedule_knative=args.gang_schedule_knative)
+    if args.group_bare_pods is not None:
+        base = replace(base, group_bare_pods=args.group_bare_pods)
     return base
 
 

@@ -132,7 +132,7 @@ class Groups:
         if member is not None and member.uid != pod.uid:
             self.drop(key)
             member = None
-        if not concerns(wire, self._config.scheduler_name):
+        if not concerns(wire, self._config):
             if member is not None:
                 self.drop(key)
             return pod

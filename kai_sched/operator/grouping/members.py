@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kai_sched.api import core, names
+from kai_sched.model.config import Config
 from kai_sched.model.objects import NO_LABELS, Pod
 from kai_sched.model.read.meta import DEFAULT_NAMESPACE
 from kai_sched.reconcile.grouping.draft import SELECTED_LABELS
@@ -81,10 +82,10 @@ class Labelled:
         return sorted(self._keys.get((namespace, label, value), ()))
 
 
-def concerns(wire: core.WirePod, scheduler_name: str) -> bool:
-    """Whether the pod belongs to a workload that we group."""
+def concerns(wire: core.WirePod, config: Config) -> bool:
+    """Whether we group the pod: it belongs to a workload, or bare pods are grouped, too."""
     owners = wire.metadata is not None and bool(wire.metadata.owner_references)
-    return (owners or is_spark(wire)) and wants_group(wire, scheduler_name)
+    return (owners or config.group_bare_pods or is_spark(wire)) and wants_group(wire, config.scheduler_name)
 
 
 def mark_of(meta: core.Meta) -> int:

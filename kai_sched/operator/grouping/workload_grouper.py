@@ -200,7 +200,7 @@ class WorkloadGrouper:
         while True:
             try:
                 chain = resolve(pod, view.fetch)
-                if chain.skips or not (chain.owners or is_spark(pod)):
+                if chain.skips or not (chain.owners or settings.config.group_bare_pods or is_spark(pod)):
                     return None
                 return chain, group_of(pod, chain, view, settings)
             except MissingOwner as missing:

@@ -30,9 +30,9 @@ log = structlog.get_logger("settings")
 BACKOFF = Backoff(0.2, 10.0)
 ReadConfig = Callable[[bytes, Config, Warn], Config]
 
-# Objects are read with these fields, and reservation pods are found by them, so that the devices of pods that run would
-# look free: a change takes effect when the process is started again.
-FIXED = ("scheduler_name", "queue_label", "node_pool_label", "node_pool")
+# Objects are read with these fields, pods are grouped by them, and reservation pods are found by them, so that the
+# devices of pods that run would look free: a change takes effect when the process is started again.
+FIXED = ("scheduler_name", "queue_label", "node_pool_label", "node_pool", "group_bare_pods")
 FIXED_RESERVATION = ("namespace", "app_label")
 FIXED_PLUGIN = "plugins.numa"
 

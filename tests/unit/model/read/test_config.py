@@ -215,9 +215,11 @@ def test_utility_pods_have_namespaces_by_default() -> None:
 
 def test_operator_config_says_how_pods_are_grouped() -> None:
     """The ConfigMap of kinds counts where both its name and its namespace are given."""
-    arguments = {"defaultPrioritiesConfigMapName": "kinds", "gangScheduleKnative": False}
+    assert not Config().group_bare_pods
+    arguments = {"defaultPrioritiesConfigMapName": "kinds", "gangScheduleKnative": False, "groupBarePods": True}
     config, found = told(config_from_operator, {"podGrouper": {"args": arguments}}, Config())
     assert (config.kinds_config_map, config.gang_schedule_knative, found) == ("", False, [])
+    assert config.group_bare_pods
     arguments["defaultPrioritiesConfigMapNamespace"] = "kai"
     config, _ = told(config_from_operator, {"podGrouper": {"args": arguments}}, Config())
     assert config.kinds_config_map == "kai/kinds"

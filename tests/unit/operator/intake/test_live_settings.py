@@ -79,10 +79,12 @@ def test_gpu_sharing_is_on_where_kai_config_says_so() -> None:
 def test_what_objects_were_read_with_stays_until_the_process_starts_anew() -> None:
     settings = LiveSettings(Config(), "default")
     settings.fixed = True
-    settings.observe(OPERATOR_CONFIG, "kai-config", raw({"global": {"queueLabelKey": "team"}}))
+    changed = {"global": {"queueLabelKey": "team"}, "podGrouper": {"args": {"groupBarePods": True}}}
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw(changed))
     settings.observe(SHARD, "default", raw({"partitionLabelValue": "blue", "placementStrategy": {"cpu": "spread"}}))
     assert (settings.config.queue_label, settings.config.node_pool) == (Config().queue_label, "")
     assert settings.config.plugins["nodeplacement"]["cpu"] == "spread"
+    assert not settings.config.group_bare_pods
 
 
 def test_where_reservation_pods_are_stays_until_the_process_starts_anew() -> None:
