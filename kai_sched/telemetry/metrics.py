@@ -265,11 +265,17 @@ class Depths(Collector):
         self.ask: dict[str, Callable[[], int]] = {}
 
     def collect(self) -> Iterator[Metric]:
-        """One gauge."""
-        family = GaugeMetricFamily(self._name, "What waits in this process, by what it is", labels=("what",))
+        """The gauge, and the same by the name that controllers of Kubernetes have for it."""
+        text = "What waits in this process, by what it is"
+        families = [
+            GaugeMetricFamily(self._name, text, labels=("what",)),
+            GaugeMetricFamily("workqueue_depth", text, labels=("name",)),
+        ]
         for name, depth in list(self.ask.items()):
-            family.add_metric((name,), depth())
-        yield family
+            waiting = depth()
+            for family in families:
+                family.add_metric((name,), waiting)
+        yield from families
 
 
 class _Faults(Collector):

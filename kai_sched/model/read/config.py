@@ -189,6 +189,9 @@ def _with_queue_metrics(args: operator.QueueController, base: Config, warn: Warn
     names = _pairs(args.queue_label_to_metric_label, f"{field}.queueLabelToMetricLabel")
     defaults = _pairs(args.queue_label_to_default_metric_value, f"{field}.queueLabelToDefaultMetricValue")
     labels: list[tuple[str, str, str]] = []
+    for key in sorted(defaults.keys() - names.keys()):
+        text = f"{shown(key)} is no label that metrics have: name it in queueLabelToMetricLabel, or leave it out"
+        warn(f"{field}.queueLabelToDefaultMetricValue", text)
     for key, name in sorted(names.items()):
         if not _METRIC_LABEL.fullmatch(name) or name in _QUEUE_LABELS or name in {other for _, other, _ in labels}:
             text = f"{shown(name)} is no label of its own: use letters, digits and _, another one than that of others"

@@ -294,6 +294,7 @@ def test_depths_failures_and_restarts_are_shown() -> None:
     metrics.count_restart("pods")
     metrics.count_lost_write("queue full")
     assert values(metrics, "kai_waiting") == {(("what", "binds"),): 7}
+    assert values(metrics, "workqueue_depth") == {(("name", "binds"),): 7}
     failed = (("code", "409"), ("resource", "pods/status"), ("verb", "PATCH"))
     assert values(metrics, "kai_api_request_errors_total") == {failed: 1}
     assert values(metrics, "kai_watch_restarts_total") == {(("resource", "pods"),): 1}

@@ -263,6 +263,14 @@ class TestQueueMetrics:
         assert [field for field, _ in found] == ["spec.queueController.queueLabelToMetricLabel"]
         assert len(config.queue_metric_labels) == pairs.count(",")
 
+    def test_a_value_for_a_label_that_no_metric_has(self) -> None:
+        controller = {"queueLabelToMetricLabel": "a=x", "queueLabelToDefaultMetricValue": "a=1,b=2"}
+        config, found = told(config_from_operator, {"queueController": controller}, Config())
+        assert config.queue_metric_labels == (("a", "x", "1"),)
+        ((field, message),) = found
+        assert field == "spec.queueController.queueLabelToDefaultMetricValue"
+        assert "'b' is no label that metrics have: name it in queueLabelToMetricLabel" in message
+
     def test_what_is_no_pair(self) -> None:
         with pytest.raises(FieldError) as caught:
             told(config_from_operator, {"queueController": {"queueLabelToMetricLabel": "a"}}, Config())
