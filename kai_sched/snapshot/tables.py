@@ -65,9 +65,8 @@ class Status(enum.IntEnum):
 class Turn(enum.IntEnum):
     """When a job is tried: among the others, before all of them with some of its pods, or not in this cycle.
 
-    ORDINARY: in the order of queues and jobs (semantics 3.1). FIRST: before all others with as many pods as an earlier
-    cycle promised room (3.7). LATER: not in this cycle. PIPELINED_FREE: as ORDINARY, and an earlier cycle promised
-    the job room that was free already, so that such a promise is kept this time. BACKGROUND: after all others (11.5).
+    ORDINARY: by queues and jobs (3.1). FIRST: before all others, with as many pods as an earlier cycle promised room
+    (3.7). LATER: not in this cycle. PIPELINED_FREE: as ORDINARY, but a promise is kept. BACKGROUND: after all (11.5).
     """
 
     ORDINARY = 0
@@ -289,10 +288,7 @@ class Volumes(NamedTuple):
 
 
 class Jobs(NamedTuple):
-    """One row for each job (pod group), by creation time, then uid (semantics 0.4, 1.3).
-
-    The columns are (J,), times and durations in ns. ``set_ptr``, ``task_ptr`` (J + 1,): its sets, its tasks.
-    """
+    """Jobs (pod groups), by creation time, then uid (0.4, 1.3): (J,), times in ns. Of pointers (J + 1,) to its rows."""
 
     queue: Ints
     priority: Longs

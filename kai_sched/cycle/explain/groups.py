@@ -99,12 +99,9 @@ ROOM_WOULD_HELP = frozenset(
 
 @dataclass(slots=True)
 class SharedFacts:
-    """Facts that the reasons of several groups have in common, computed at first use.
+    """Facts that the reasons of several groups have in common, computed at first use."""
 
-    ``by_node``: whether reasons list the nodes by name (``detailedFitErrors``).
-    """
-
-    by_node: bool = False
+    by_node: bool = False  # reasons list the nodes by name (``detailedFitErrors``)
     facts: dict[int, NoFit] = field(default_factory=dict)  # by class: what keeps its pods from the nodes
     leaves: dict[str, list[str]] = field(default_factory=dict)  # by queue: leaf queues below it; "" for all
     free: dict[int, Free] = field(default_factory=dict)  # by column of the resource
@@ -123,9 +120,7 @@ def explain_group(j: int, lowered: Lowered, solution: Solution, shared: SharedFa
         if solution.outcome(j).verdict == Verdict.NO_HELP:
             return delay
         return replace(reason, message=f"{reason.message}; {delay.message}")
-    if Help.HELPED in codes.values():
-        return reason
-    if solution.outcome(j).verdict not in ROOM_WOULD_HELP:
+    if Help.HELPED in codes.values() or solution.outcome(j).verdict not in ROOM_WOULD_HELP:
         return reason
     if not codes:
         return replace(reason, message=f"{reason.message}; {OTHERS_FIRST}")
@@ -147,9 +142,8 @@ def _found(j: int, lowered: Lowered, solution: Solution) -> dict[Action, Help]:
 
 def _main_reason(j: int, lowered: Lowered, solution: Solution, shared: SharedFacts) -> Reason:
     """The reason for the verdict on the group, apart from evictions."""
-    outcome = solution.outcome(j)
+    outcome, queue = solution.outcome(j), lowered.groups[j].queue
     blocking_row = outcome.blocking_row
-    queue = lowered.groups[j].queue
     match outcome.verdict:
         case Verdict.OK:
             return _only_gated(j, lowered, solution)

@@ -304,9 +304,8 @@ def search_once(action: int, p: int, length: int, need: Amounts, ctx: Context, s
     Parameters as in ``search_for_victims``; ``need`` (3,) is what the tasks request. On HELPED the solution is
     simulated, else all is undone.
     """
-    settings, state = ctx.settings, ctx.state
     search.counts.clock[0] += 1
-    keep_old_shares(state.book, search.queues)
+    keep_old_shares(ctx.state.book, search.queues)
     if action == RECLAIM:
         note_blocked(length, ctx, search)
     begin_losses(search)
@@ -314,7 +313,7 @@ def search_once(action: int, p: int, length: int, need: Amounts, ctx: Context, s
     note_scarce(length, ctx, search)
     lacking = lacking_gpus(length, ctx, search)
     preemptor = Preemptor(action, p, length, ceiling, need, lacking, False)
-    if settings.minimal == 1:
+    if ctx.settings.minimal == 1:
         return find_minimal_victims(preemptor, ctx, search)
     return find_original_victims(preemptor, ctx, search)
 
