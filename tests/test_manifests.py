@@ -50,6 +50,7 @@ CLUSTER_RIGHTS = {
     ("/persistentvolumeclaims", "list watch"): REFLECTOR,
     ("/persistentvolumes", "list watch"): REFLECTOR,
     ("scheduling.k8s.io/priorityclasses", "list watch"): REFLECTOR,
+    ("scheduling.k8s.io/podgroups", "list watch"): REFLECTOR,
     ("storage.k8s.io/storageclasses", "list watch"): REFLECTOR,
     **{(f"storage.k8s.io/csi{name}", "list watch"): REFLECTOR for name in ("drivers", "nodes", "storagecapacities")},
     **{(f"resource.k8s.io/resource{name}", "list watch"): REFLECTOR for name in ("slices", "claims")},
@@ -74,6 +75,7 @@ CLUSTER_RIGHTS = {
     ("scheduling.run.ai/podgroups", "create get update"): GROUPER,
     ("scheduling.run.ai/podgroups", "patch"): WRITER,
     ("scheduling.run.ai/podgroups/status", "patch"): WRITER,
+    ("scheduling.k8s.io/podgroups/status", "patch"): WRITER,
     ("scheduling.run.ai/queues/status", "patch"): WRITER,
     ("scheduling.run.ai/queues", "create"): "kai_sched.operator.default_queues",
 }
@@ -223,6 +225,8 @@ def test_every_kind_that_has_a_rule_can_be_read() -> None:
     kinds = {(version.rpartition("/")[0], kind) for version, kind in (*RULES, *SKIPPED)} | SKIPPED_IN_GROUP
     wanted = {f"{group}/{kind.lower()}s" for group, kind in kinds - {("", "Pod")}}
     between = {
+        "scheduling.k8s.io/podgroups",
+        "scheduling.k8s.io/workloads",
         "serving.knative.dev/configurations",
         "serving.knative.dev/revisions",
         "scheduler.grove.io/podgangs",

@@ -132,6 +132,12 @@ class WirePodClaim(Wire):
     resource_claim_template_name: str | None = None
 
 
+class SchedulingGroup(Wire):
+    """The PodGroup of Kubernetes that the pod belongs to."""
+
+    pod_group_name: str | None = None
+
+
 class PodSpec(Wire):
     node_name: str | None = None
     scheduler_name: str | None = None
@@ -148,6 +154,7 @@ class PodSpec(Wire):
     volumes: list[PodVolume] | None = None
     scheduling_gates: list[Named] | None = None
     resource_claims: list[WirePodClaim] | None = None
+    scheduling_group: SchedulingGroup | None = None
 
 
 class PodClaimStatus(Wire):

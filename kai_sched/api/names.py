@@ -21,6 +21,11 @@ DRA_VERSION = "resource.k8s.io/v1"
 DRA_TAINT_VERSION = "resource.k8s.io/v1alpha3"  # of DeviceTaintRules, as of Kubernetes 1.33 to 1.35
 STORAGE_VERSION = "storage.k8s.io/v1"
 NODE_TOPOLOGY_VERSION = "topology.node.k8s.io/v1alpha2"
+# PodGroups and Workloads of Kubernetes itself, as of 1.37: apiVersion and kind
+KUBERNETES_GROUPS = "scheduling.k8s.io"
+KUBERNETES_GROUP = f"{KUBERNETES_GROUPS}/v1beta1", "PodGroup"
+KUBERNETES_WORKLOAD = f"{KUBERNETES_GROUPS}/v1beta1", "Workload"
+GROUP_SCHEDULED = "PodGroupInitiallyScheduled"  # the type of their condition
 NAMESPACE = "kai-scheduler"  # of the scheduler, unless it is told another one
 # The ConfigMap with what queues used in the past: the end of its name, and the text that says it
 PAST_USAGE_SUFFIX, PAST_USAGE_KEY = "-usage", "usage"

@@ -7,7 +7,7 @@ is read all the same.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -125,7 +125,7 @@ class ClusterReader:
         for objects in await asyncio.gather(*(self._list(source, namespace, found) for source in others)):
             found.objects += objects
         await self._read_config_map(self._config_map(found.objects), found)
-        await self._read_owners(_owners_of(pods, scheduler_name), found)
+        await self._read_owners([*_owners_of(pods, scheduler_name), *_workloads_of(found.objects)], found)
         found.unreadable.sort(key=lambda each: each.resource)
         return found
 
@@ -242,11 +242,22 @@ def _owners_of(pods: Sequence[Manifest], scheduler_name: str) -> list[ObjectRefe
     return found
 
 
+def _workloads_of(objects: Sequence[Manifest]) -> Iterator[ObjectReference]:
+    """The Workloads that PodGroups of Kubernetes itself name: their labels may name the queue."""
+    for item in objects:
+        if (item.get("apiVersion"), item.get("kind")) == names.KUBERNETES_GROUP:
+            name = _mapping(_mapping(item.get("spec")).get("workloadRef")).get("workloadName")
+            namespace = _mapping(item.get("metadata")).get("namespace")
+            if isinstance(name, str) and isinstance(namespace, str) and name:
+                yield ObjectReference(*names.KUBERNETES_WORKLOAD, namespace, name, whole=True)
+
+
 def _references(item: Manifest) -> list[ObjectReference]:
     """The first owner, as grouping follows no other; none where the reference is malformed."""
     meta = _mapping(item.get("metadata"))
     owners = meta.get("ownerReferences")
-    first = _mapping(owners[0] if isinstance(owners, list) and owners else None)
+    listed = [_mapping(each) for each in owners] if isinstance(owners, list) else []
+    first = next((each for each in listed if (each.get("apiVersion"), each.get("kind")) != names.KUBERNETES_GROUP), {})
     parts = [first.get("apiVersion"), first.get("kind"), meta.get("namespace"), first.get("name")]
     if not all(isinstance(part, str) and part for part in parts):
         return []

@@ -70,6 +70,10 @@ class OwnerReader:
         self._listing = asyncio.Lock()
         self._kinds: dict[str, tuple[float, Kinds | ApiFailure]] = {}  # of groups that exist
 
+    async def serves(self, api_version: str, kind: str) -> bool:
+        """Whether the API server has the kind. Raises ApiFailure."""
+        return await self._resource(api_version, kind) is not None
+
     async def fetch(self, reference: ObjectReference) -> Owner | None:
         """Return the object, or None if there is none of that name.
 

@@ -60,6 +60,11 @@ class WatchSource:
         """The last part of the path: "pods"."""
         return self.path.rpartition("/")[2]
 
+    @property
+    def group(self) -> str:
+        """The API group; empty for core."""
+        return self.kind[0].rpartition("/")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class ReflectorTimings:

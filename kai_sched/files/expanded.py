@@ -62,4 +62,4 @@ def may_lack_group(item: Item, scheduler_name: str) -> bool:
     raw = bytes(item.raw)  # of lists, it is a view
     if scheduler_name.encode() not in raw or names.POD_GROUP_ANNOTATION.encode() in raw:
         return False
-    return b"ownerReferences" in raw or names.SPARK_SELECTOR_LABEL.encode() in raw
+    return any(each in raw for each in (b"ownerReferences", b"schedulingGroup", names.SPARK_SELECTOR_LABEL.encode()))

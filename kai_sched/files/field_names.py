@@ -1,5 +1,5 @@
 """The names of all fields of workloads, pods and the other kinds that people write, as the API server knows them: of
-Kubernetes 1.34 and of the operators of the workloads.
+Kubernetes 1.34, of pods as of 1.37, and of the operators of the workloads.
 
 Each entry is a type with its fields. After "=" stands the type of what is in a field, or in the entries of its list, or
 behind "{" of the values of its mapping. What is in other fields is not checked.
@@ -19,9 +19,9 @@ PodSpec: activeDeadlineSeconds affinity=Affinity automountServiceAccountToken co
   enableServiceLinks ephemeralContainers hostAliases hostIPC hostNetwork hostPID hostUsers hostname hostnameOverride
   imagePullSecrets initContainers=Container nodeName nodeSelector os overhead preemptionPolicy priority
   priorityClassName readinessGates resourceClaims=PodResourceClaim resources=ResourceRequirements restartPolicy
-  runtimeClassName schedulerName schedulingGates=PodSchedulingGate securityContext serviceAccount serviceAccountName
-  setHostnameAsFQDN shareProcessNamespace subdomain terminationGracePeriodSeconds tolerations=Toleration
-  topologySpreadConstraints=TopologySpreadConstraint volumes=Volume workloadRef
+  runtimeClassName schedulerName schedulingGates=PodSchedulingGate schedulingGroup=PodSchedulingGroup securityContext
+  serviceAccount serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain terminationGracePeriodSeconds
+  tolerations=Toleration topologySpreadConstraints=TopologySpreadConstraint volumes=Volume workloadRef
 Affinity: nodeAffinity=NodeAffinity podAffinity=PodAffinity podAntiAffinity=PodAntiAffinity
 NodeAffinity: preferredDuringSchedulingIgnoredDuringExecution=PreferredSchedulingTerm
   requiredDuringSchedulingIgnoredDuringExecution=NodeSelector
@@ -48,6 +48,7 @@ ResourceRequirements: claims limits requests
 VolumeMount: mountPath mountPropagation name readOnly recursiveReadOnly subPath subPathExpr
 PodResourceClaim: name resourceClaimName resourceClaimTemplateName
 PodSchedulingGate: name
+PodSchedulingGroup: podGroupName
 Toleration: effect key operator tolerationSeconds value
 TopologySpreadConstraint: labelSelector=LabelSelector matchLabelKeys maxSkew minDomains nodeAffinityPolicy
   nodeTaintsPolicy topologyKey whenUnsatisfiable

@@ -5,6 +5,7 @@ those of a cluster (``reconcile.grouping``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -16,14 +17,15 @@ from kai_sched.files.objects import Key, Objects, meta_of
 from kai_sched.model.config import Config
 from kai_sched.model.field_errors import FieldError, decode_part
 from kai_sched.model.keys import split_key
+from kai_sched.model.objects import Topology
 from kai_sched.model.priorities import SHIPPED_CLASSES
 from kai_sched.model.problems import Problem
-from kai_sched.model.read.kinds import POD_GROUP
+from kai_sched.model.read.kinds import POD_GROUP, TOPOLOGY, Reader
 from kai_sched.model.read.meta import DEFAULT_NAMESPACE, namespace_of
 from kai_sched.reconcile.grouping.draft import group_name
 from kai_sched.reconcile.grouping.manifest import Grouping, QueueChoice, merged, pod_patch
-from kai_sched.reconcile.grouping.owners import Chain, is_spark, resolve, wants_group
-from kai_sched.reconcile.grouping.registry import group_of
+from kai_sched.reconcile.grouping.owners import Chain, named_group, resolve, wants_group
+from kai_sched.reconcile.grouping.registry import gets_group, group_of
 from kai_sched.reconcile.grouping.settings import GroupingSettings, read_kinds
 from kai_sched.reconcile.grouping.workload_errors import GroupingError
 from kai_sched.workload_kinds import installed_kinds
@@ -60,7 +62,7 @@ class InputGrouper:
             return item
         try:
             chain = resolve(pod, self._objects.fetch)
-            if chain.skips or not (is_made or chain.owners or is_spark(pod)):
+            if chain.skips or not (is_made or gets_group(pod, chain, self._settings)):
                 return item
             found = group_of(pod, chain, self._objects, self._settings)
         except GroupingError as error:
@@ -104,6 +106,8 @@ class InputGrouper:
             chain = resolve(pod, self._objects.fetch)
         except GroupingError:
             chain = Chain((), False)
+        if name := named_group(pod.spec):
+            return f"pg-{name}"
         name = (pod.metadata or core.Meta()).name or ""
         return group_name(chain.owners[-1]) if chain.owners else f"pg-{name}"
 
@@ -117,27 +121,31 @@ def _patched(item: Item, patch: Mapping[str, Mapping[str, str]]) -> Item:
 
 
 def _settings(objects: Objects, items: Iterable[Item], config: Config, problems: list[Problem]) -> GroupingSettings:
-    """What the input says of kinds, and the priority classes that it has; those that are shipped where it has none."""
-    classes = set()
+    """What the input says of kinds, its topologies, and its priority classes; those that are shipped where it has
+    none."""
+    classes, topologies, reader = set(), {}, Reader(config)
     for item in items:
-        if item.kind == PRIORITY_CLASS:
-            try:
+        with suppress(FieldError):  # its reader tells it
+            if item.kind == PRIORITY_CLASS:
                 classes.add(meta_of(item).name or "")
-            except FieldError:
-                continue  # its reader tells it
-    settings = GroupingSettings(config, frozenset(classes or SHIPPED_CLASSES), plugins=installed_kinds().rules)
+            elif item.kind == TOPOLOGY:
+                found = reader.read(TOPOLOGY, item.raw, lambda *_: None)
+                assert isinstance(found, Topology), "of this kind"
+                topologies[found.name] = found.levels
+    settings = GroupingSettings(
+        config, frozenset(classes or SHIPPED_CLASSES), plugins=installed_kinds().rules, topologies=topologies
+    )
     namespace, name = split_key(config.kinds_config_map)
-    found = objects.get(Key(*CONFIG_MAP, namespace or DEFAULT_NAMESPACE, name)) if name else None
-    if found is None:
+    config_map = objects.get(Key(*CONFIG_MAP, namespace or DEFAULT_NAMESPACE, name)) if name else None
+    if config_map is None:
         return settings
-    data = _data.decode(found.raw).get("data")
+    data = _data.decode(config_map.raw).get("data")
     if not isinstance(data, dict) or not all(isinstance(text, str) for text in data.values()):
-        problems.append(
-            problem_in(found, "data", "expected a mapping of texts: its settings for workload kinds are ignored")
-        )
+        message = "expected a mapping of texts: its settings for workload kinds are ignored"
+        problems.append(problem_in(config_map, "data", message))
         return settings
-    defaults, rules, notes = read_kinds(data, found.subject)
-    warn = warner(found, problems)
+    defaults, rules, notes = read_kinds(data, config_map.subject)
+    warn = warner(config_map, problems)
     for note in notes:
         warn(note.field, note.message)
     return replace(settings, defaults=defaults, rules=rules)

@@ -36,7 +36,7 @@ from kai_sched.model.field_errors import FieldError, shown
 from kai_sched.model.garbage import collector_paused
 from kai_sched.model.objects import Queue, UsedShares
 from kai_sched.model.problems import Problem
-from kai_sched.model.read.kinds import KINDS, OPERATOR_CONFIG, POD, SHARD, VERSIONS, Kind, Reader
+from kai_sched.model.read.kinds import GROUPING, KINDS, OPERATOR_CONFIG, POD, SHARD, Kind, Reader, read_version
 from kai_sched.model.store import Store
 from kai_sched.reconcile.admission.review import AdmissionSettings
 from kai_sched.telemetry.pace import Pace
@@ -195,7 +195,7 @@ def _load(
         else:
             case, items = _cluster(plain, dumps, overlay, problems), plain
         expanded = _expand(items, case.config, problems)
-        expanded = replace(expanded, items=with_ephemeral_claims(with_claims(expanded.items, problems)))
+        expanded = replace(expanded, items=with_ephemeral_claims(with_claims(expanded.items, items, problems)))
         if not place:
             problems.extend(name_problems(plain, case.config.queue_label))
             case = replace(case, usage=usage_in(plain, case.config, problems))
@@ -312,7 +312,7 @@ def _read(
         if number % ITEMS_BETWEEN_REPORTS == 0:
             pace.tick(f"reading {item.source.path}: {number:,} of {len(items):,} objects")
         if item.kind not in KINDS:
-            if item.kind not in (SHARD, OPERATOR_CONFIG):
+            if item.kind not in (SHARD, OPERATOR_CONFIG, *GROUPING):
                 unread[item.kind] += 1
             continue
         found, faults = read_with_faults(partial(reader.read, item.kind), item.raw, warner(item, problems))
@@ -382,7 +382,7 @@ def _unread(counts: Mapping[Kind, int]) -> list[Problem]:
     found = []
     for (version, kind), count in sorted(counts.items()):
         text = f"{count} object{'' if count == 1 else 's'} ignored: this version does not use the kind"
-        if kind in VERSIONS:
-            text = f"{count} object{'' if count == 1 else 's'} ignored: this version reads {VERSIONS[kind]}"
+        if read := read_version(version, kind):
+            text = f"{count} object{'' if count == 1 else 's'} ignored: this version reads {read}"
         found.append(Problem("", f"{kind} ({version})", "", text))
     return found

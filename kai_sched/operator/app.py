@@ -43,6 +43,7 @@ from kai_sched.operator.delivery.gpu_reservations import GpuReservations
 from kai_sched.operator.delivery.share_binder import ShareBinder
 from kai_sched.operator.grouping.group_writer import GroupWriter
 from kai_sched.operator.grouping.groups import Groups
+from kai_sched.operator.grouping.kubernetes_groups import KubernetesGroups
 from kai_sched.operator.grouping.owner_cache import OwnerCache
 from kai_sched.operator.grouping.problem_reporter import GroupingReporter
 from kai_sched.operator.grouping.requests import GroupingRequests
@@ -171,7 +172,7 @@ def build_intake(base: Base) -> Intake:
 
     reader = Reader(config)
     groups = Groups(store, overlay, reader, config, changed, requests, observations.owners.forget)
-    observer = StatusObserver(config, base.settings, observations)
+    observer = StatusObserver(config, base.settings, KubernetesGroups(requests).show, observations)
     sink = EventSink(store, overlay, reader, groups, config, changed, observer)
     paced, metrics = PacedSink(sink), base.pages.metrics
     reflectors = [Reflector(base.api, source, paced, base.rng, on_restart=metrics.count_restart) for source in SOURCES]
@@ -305,7 +306,8 @@ def _checks(base: Base, intake: Intake, startup: Startup) -> dict[str, Callable[
         "requests": base.api.refusals,
     }
     for reflector, source in zip(intake.reflectors, SOURCES, strict=True):
-        checks[source.resource] = partial(_unsynced, reflector)
+        name = source.resource
+        checks[f"{name}.{source.group}" if name in checks else name] = partial(_unsynced, reflector)
     if base.options.webhook_address:
         checks["certificate"] = base.webhooks.certificate_problem
     return checks

@@ -23,7 +23,6 @@ from kai_sched.api import names
 from kai_sched.model.config import Config
 from kai_sched.model.read.kinds import NAMESPACED, Kind
 from kai_sched.operator.intake.live_settings import LiveSettings
-from kai_sched.operator.intake.status_observer import StatusObserver
 from kai_sched.operator.reporting.observations import Observations, observe_all
 from kai_sched.plan.effects import Write
 from kai_sched.reconcile.status.reconciler import StatusReconciler
@@ -31,7 +30,7 @@ from kai_sched.telemetry.unexpected import FaultLog
 from tests.properties.expressions import expressions
 from tests.properties.hostile_values import encode, shown
 from tests.properties.hostile_wire import Site, hostile, put, schema_of, sites, whole
-from tests.unit.operator.builders import Intake
+from tests.unit.operator.builders import Intake, observer_of
 
 Object = dict[str, Any]
 
@@ -245,7 +244,7 @@ class World:
         self.store = Store()
         self.cache = Cache()
         self.reconciler, self.news = StatusReconciler(Config()), Observations()
-        observer = StatusObserver(Config(), self.settings, self.news)
+        observer = observer_of(Config(), self.settings, self.news)
         self.intake = Intake(self.store, observer=observer, owners=self.news.owners)
         self.sink = self.intake.sink
         self.objects: dict[tuple[Kind, str], Object] = {}

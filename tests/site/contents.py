@@ -13,6 +13,7 @@ TITLES = {
     "Start": ["docs/why", "docs/tutorial", "docs/concepts", "docs/install", "docs/tasks"],
     "Use": [
         "docs/workloads",
+        "docs/kubernetes-groups",
         "docs/gpu-sharing",
         "docs/questions",
         "docs/explain",

@@ -69,6 +69,8 @@ RESOURCE_CLAIM: Kind = (names.DRA_VERSION, "ResourceClaim")
 DEVICE_TAINT_RULE: Kind = (names.DRA_TAINT_VERSION, "DeviceTaintRule")
 TOPOLOGY: Kind = (names.TOPOLOGY_VERSION, "Topology")
 NODE_TOPOLOGY: Kind = (names.NODE_TOPOLOGY_VERSION, "NodeResourceTopology")
+KUBERNETES_GROUP: Kind = names.KUBERNETES_GROUP
+KUBERNETES_WORKLOAD: Kind = names.KUBERNETES_WORKLOAD
 SHARD: Kind = (names.CONFIG_VERSION, "SchedulingShard")
 OPERATOR_CONFIG: Kind = (names.CONFIG_VERSION, "Config")
 
@@ -117,7 +119,9 @@ CLASSES: Mapping[Kind, type[Object]] = {
     DEVICE_TAINT_RULE: DeviceTaintRule,
 }
 KINDS = frozenset(CLASSES)
-VERSIONS: Mapping[str, str] = {kind: version for version, kind in sorted(KINDS | {SHARD, OPERATOR_CONFIG})}
+# What rules of grouping read and the store does not keep.
+GROUPING = frozenset({KUBERNETES_GROUP, KUBERNETES_WORKLOAD})
+_VERSIONS: Mapping[str, str] = {kind: version for version, kind in sorted(KINDS | {SHARD, OPERATOR_CONFIG})}
 
 _pod = msgspec.json.Decoder(core.WirePod)
 _node = msgspec.json.Decoder(core.WireNode)
@@ -165,6 +169,12 @@ class Reader:
             return _CUSTOM[kind](wire, warn)
         decoder, read = _PLAIN[kind]
         return read(decode_part(decoder, raw, ""))
+
+
+def read_version(version: str, kind: str) -> str:
+    """The apiVersion that is read of a kind, given another one; "" for a kind that is not read."""
+    of_group = {each: name for name, each in GROUPING if name.partition("/")[0] == version.partition("/")[0]}
+    return of_group.get(kind) or _VERSIONS.get(kind, "")
 
 
 def split_custom(raw: bytes, warn: Warn) -> tuple[str, bytes]:

@@ -30,6 +30,7 @@ from kai_sched.operator.grouping.members import (
     key_of_group,
     mark_of,
     placed,
+    source_of,
     trimmed,
 )
 from kai_sched.operator.grouping.requests import GroupingRequests
@@ -136,7 +137,7 @@ class Groups:
             if member is not None:
                 self.drop(key)
             return pod
-        source = self._same(meta.owner_references[0].uid or "") if meta.owner_references else pod.uid
+        source = self._same(source_of(wire))
         mark = mark_of(meta)
         if member is None or member.mark != mark:
             if member is None:
@@ -278,7 +279,7 @@ class Groups:
             group = self._groups[key] = Group(b"", source, pod)
         if member is not None:
             group.members.add(member)
-        wanted = _encode(grouping.manifest)
+        wanted = msgspec.json.encode(grouping.manifest)
         is_news = wanted != group.wanted or not group.is_sure
         group.moves = group.moves and not is_news
         self._forget_source(key, group)
@@ -394,7 +395,3 @@ class Groups:
         member.shown = (self._same(metadata["annotations"][names.POD_GROUP_ANNOTATION]), sub_group)
         member.version = max(member.version, version)
         self._compare(key, member)
-
-
-def _encode(manifest: Manifest) -> bytes:
-    return msgspec.json.encode(manifest)

@@ -1,5 +1,5 @@
-"""Which pods of the cluster go to the grouper (those with an owner, and those of Spark), on which of their fields the
-group depends, and whether they show it.
+"""Which pods of the cluster go to the grouper (those with an owner, of Spark, or of a PodGroup of Kubernetes), on which
+of their fields the group depends, and whether they show it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from kai_sched.model.config import Config
 from kai_sched.model.objects import NO_LABELS, Pod
 from kai_sched.model.read.meta import DEFAULT_NAMESPACE
 from kai_sched.reconcile.grouping.draft import SELECTED_LABELS
-from kai_sched.reconcile.grouping.owners import is_spark, wants_group
+from kai_sched.reconcile.grouping.owners import is_spark, named_group, wants_group
 
 # The group and sub-group of a pod, by name. Both are empty for a pod that belongs to no group of ours.
 Place = tuple[str, str]
@@ -25,7 +25,7 @@ class Member:
     Attributes
     ----------
     source
-        The uid of what owns the pod directly.
+        See ``source_of``.
     mark
         A hash of everything that the place depends on.
     place
@@ -85,7 +85,26 @@ class Labelled:
 def concerns(wire: core.WirePod, config: Config) -> bool:
     """Whether we group the pod: it belongs to a workload, or bare pods are grouped, too."""
     owners = wire.metadata is not None and bool(wire.metadata.owner_references)
-    return (owners or config.group_bare_pods or is_spark(wire)) and wants_group(wire, config.scheduler_name)
+    grouped = owners or bool(named_group(wire.spec)) or is_spark(wire) or config.group_bare_pods
+    return grouped and wants_group(wire, config.scheduler_name)
+
+
+def source_of(wire: core.WirePod) -> str:
+    """The source of the pod: the PodGroup of Kubernetes that it names, else what owns it directly, else itself."""
+    meta = wire.metadata or core.Meta()
+    if name := named_group(wire.spec):
+        return source_of_group(f"{meta.namespace or DEFAULT_NAMESPACE}/{name}")
+    return (meta.owner_references[0].uid or "") if meta.owner_references else meta.uid or ""
+
+
+def source_of_group(key: str) -> str:
+    """The source of all pods that name this PodGroup of Kubernetes, "namespace/name". No uid has a slash."""
+    return f"{names.KUBERNETES_GROUPS}/{key}"
+
+
+def is_kubernetes_group(source: str) -> bool:
+    """Whether the source is a PodGroup of Kubernetes."""
+    return source.startswith(f"{names.KUBERNETES_GROUPS}/")
 
 
 def mark_of(meta: core.Meta) -> int:
@@ -102,7 +121,10 @@ def trimmed(wire: core.WirePod) -> core.WirePod:
     """Return the pod with only the fields that rules read."""
     spec = wire.spec or core.PodSpec()
     kept = core.PodSpec(
-        node_name=spec.node_name, scheduler_name=spec.scheduler_name, priority_class_name=spec.priority_class_name
+        node_name=spec.node_name,
+        scheduler_name=spec.scheduler_name,
+        priority_class_name=spec.priority_class_name,
+        scheduling_group=spec.scheduling_group,
     )
     return core.WirePod(wire.metadata, kept)
 

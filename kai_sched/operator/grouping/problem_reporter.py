@@ -68,7 +68,9 @@ class GroupingReporter:
         if found is None:
             return
         chain, grouping = found
-        owner = _owner_ref(chain.owners[-1]) if chain.owners else pod_ref(key_of(pod), meta.uid or "")
+        owner = _kubernetes_group(grouping) or (
+            _owner_ref(chain.owners[-1]) if chain.owners else pod_ref(key_of(pod), meta.uid or "")
+        )
         group = group_key(owner.namespace, grouping.name)
         if self._groups.has(group):  # otherwise its pods went meanwhile
             self._owners.observe(group, owner, grouping.queue)
@@ -112,6 +114,15 @@ def pod_ref(key: str, uid: str) -> Ref:
     """Return the reference of the pod "namespace/name"."""
     namespace, name = split_key(key)
     return Ref("v1", "Pod", namespace, name, uid)
+
+
+def _kubernetes_group(grouping: Grouping) -> Ref | None:
+    """The PodGroup of Kubernetes that the group is made of; None for another group."""
+    meta = grouping.manifest["metadata"]
+    (of,) = meta["ownerReferences"]
+    if (of["apiVersion"], of["kind"]) != names.KUBERNETES_GROUP:
+        return None
+    return Ref(of["apiVersion"], of["kind"], meta["namespace"], of["name"], of["uid"])
 
 
 def _owner_ref(owner: Owner) -> Ref:

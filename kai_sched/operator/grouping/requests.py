@@ -22,7 +22,7 @@ Target = tuple[Kind, str]  # what is to be written: POD_GROUP or POD, and "names
 class GroupingRequests:
     """For one event loop.
 
-    A *source* is the uid of what owns pods directly, or of a pod without an owner.
+    A *source* is what pods are decided together for (``members.source_of``): the uid of what owns them directly.
 
     Parameters
     ----------

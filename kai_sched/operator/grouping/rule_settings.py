@@ -1,5 +1,5 @@
-"""Which settings, priority classes and ConfigMap of kinds apply to the rules of grouping now, and when the ConfigMap is
-read again.
+"""Which settings, priority classes, topologies and ConfigMap of kinds apply to the rules of grouping now, and when the
+ConfigMap is read again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import object_path
 from kai_sched.model.config import Config
 from kai_sched.model.keys import split_key
-from kai_sched.model.objects import PriorityClass
+from kai_sched.model.objects import PriorityClass, Topology
 from kai_sched.model.read.kinds import Kind
 from kai_sched.model.store import Store
 from kai_sched.operator.intake.event_sink import EventSink
@@ -43,7 +43,7 @@ class RuleSettings:
     api
         The client of the API server.
     store
-        Has the priority classes.
+        Has the priority classes and topologies.
     sink
         Knows the version of the ConfigMap.
     config
@@ -70,7 +70,9 @@ class RuleSettings:
         version = f"{key}@{self._sink.known(CONFIG_MAP).get(key, '')}" if key else ""
         if version != self._kinds[0]:
             self._kinds = (version, *await self._read_kinds(key))
-        return GroupingSettings(config, self._store.all(PriorityClass).keys(), *self._kinds[1:], self._plugins)
+        topologies = {name: each.levels for name, each in self._store.all(Topology).items()}
+        classes = self._store.all(PriorityClass).keys()
+        return GroupingSettings(config, classes, *self._kinds[1:], self._plugins, topologies)
 
     async def _read_kinds(self, key: str) -> tuple[KindDefaults, KindRules]:
         if key not in self._sink.known(CONFIG_MAP):

@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import structlog
 
-from kai_sched.api import core
+from kai_sched.api import core, names
 from kai_sched.cluster.client import ApiFailure
 from kai_sched.cluster.delivery import BUSY_PAUSE_S, Workers
 from kai_sched.cluster.time_slice import TimeSlice
@@ -24,14 +25,15 @@ from kai_sched.model.store import Store
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.grouping import owner_cache
 from kai_sched.operator.grouping.groups import Groups
+from kai_sched.operator.grouping.members import is_kubernetes_group
 from kai_sched.operator.grouping.owner_cache import MissingOwner, OwnerCache, OwnerView
 from kai_sched.operator.grouping.prefetch import prefetch
 from kai_sched.operator.grouping.problem_reporter import GroupingReporter
 from kai_sched.operator.grouping.requests import GroupingRequests
 from kai_sched.operator.grouping.rule_settings import RuleSettings
 from kai_sched.reconcile.grouping.manifest import Grouping
-from kai_sched.reconcile.grouping.owners import Chain, is_spark, resolve
-from kai_sched.reconcile.grouping.registry import group_of
+from kai_sched.reconcile.grouping.owners import Chain, resolve
+from kai_sched.reconcile.grouping.registry import gets_group, group_of
 from kai_sched.reconcile.grouping.settings import GroupingSettings
 from kai_sched.reconcile.grouping.workload_errors import GroupingError
 from kai_sched.telemetry.unexpected import FAULTS
@@ -159,7 +161,7 @@ class WorkloadGrouper:
 
     async def _reconcile(self, source: str) -> bool:
         """Decide the places of the pods of the source; return whether all could be decided. Raises ApiFailure."""
-        settings = await self._rules.current()
+        settings = await self._settings_for(source)
         self._expire_cache()
         requested_s, is_cached = self._requests.begin(source)
         pods = self._groups.pods_of(source)
@@ -193,6 +195,13 @@ class WorkloadGrouper:
         self._groups.settled(source, {key: pod for key, pod in pods.items() if key not in stuck})
         return not stuck
 
+    async def _settings_for(self, source: str) -> GroupingSettings:
+        """What the rules go by. Raises ApiFailure."""
+        settings = await self._rules.current()
+        if not is_kubernetes_group(source):
+            return settings
+        return replace(settings, kubernetes_groups=await self._cache.reader.serves(*names.KUBERNETES_GROUP))
+
     async def _place(
         self, pod: core.WirePod, view: OwnerView, settings: GroupingSettings
     ) -> tuple[Chain, Grouping] | None:
@@ -200,7 +209,7 @@ class WorkloadGrouper:
         while True:
             try:
                 chain = resolve(pod, view.fetch)
-                if chain.skips or not (chain.owners or settings.config.group_bare_pods or is_spark(pod)):
+                if chain.skips or not (settings.config.group_bare_pods or gets_group(pod, chain, settings)):
                     return None
                 return chain, group_of(pod, chain, view, settings)
             except MissingOwner as missing:

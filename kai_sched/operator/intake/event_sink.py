@@ -21,7 +21,7 @@ from kai_sched.model.config import Config
 from kai_sched.model.field_errors import FieldError
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Node, Object, Phase, Pod, PodGroup
-from kai_sched.model.read.kinds import CLASSES, POD, POD_GROUP, RESOURCE_CLAIM, Kind, Reader
+from kai_sched.model.read.kinds import CLASSES, KUBERNETES_GROUP, POD, POD_GROUP, RESOURCE_CLAIM, Kind, Reader
 from kai_sched.model.store import Store
 from kai_sched.operator.intake.object_head import ObjectHead, read_head
 from kai_sched.plan.effects import Ref
@@ -202,7 +202,8 @@ class EventSink:
         key = seen.key
         if kind not in CLASSES:
             self._have_observed(kind, key, raw, "")
-            self._changed(True)
+            if kind != KUBERNETES_GROUP:  # it counts once its pods are grouped again
+                self._changed(True)
             return ""
         found, fault = self._read(kind, raw, seen)
         self._have_observed(kind, key, None if isinstance(found, Pod) and found.node else raw, fault)

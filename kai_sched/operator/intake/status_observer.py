@@ -13,7 +13,7 @@ import msgspec
 
 from kai_sched.api import core, names
 from kai_sched.model.config import Config
-from kai_sched.model.read.kinds import OPERATOR_CONFIG, POD, POD_GROUP, QUEUE, SHARD, Kind
+from kai_sched.model.read.kinds import KUBERNETES_GROUP, OPERATOR_CONFIG, POD, POD_GROUP, QUEUE, SHARD, Kind
 from kai_sched.operator.intake.live_settings import LiveSettings
 from kai_sched.reconcile.status.pod_conditions import PodCondition
 
@@ -22,6 +22,7 @@ Part = TypeVar("Part")
 
 class _Identity(core.Wire):
     uid: str | None = None
+    generation: int | None = None
 
 
 class _Object(core.Wire):
@@ -54,26 +55,33 @@ _decode_object = msgspec.json.Decoder(_Object).decode
 _decode_pod = msgspec.json.Decoder(_Pod).decode
 
 
+# Called with the key of a PodGroup of Kubernetes and its raw JSON, None for one that is gone.
+GroupShown = Callable[[str, bytes | None], None]
+
+
 class StatusSink(Protocol):
     """Takes observations; the methods are those of ``StatusReconciler``."""
 
     def observe_queue(self, name: str, uid: str, raw_status: bytes, fault: str = "") -> None: ...
     def observe_pod_group(self, key: str, uid: str, raw_status: bytes, fault: str = "") -> None: ...
+    def observe_kubernetes_group(self, key: str, uid: str, raw_status: bytes, generation: int) -> None: ...
     def observe_pod(self, key: str, uid: str, condition: PodCondition | None) -> None: ...
     def forget_queue(self, name: str) -> None: ...
     def forget_pod_group(self, key: str) -> None: ...
+    def forget_kubernetes_group(self, key: str) -> None: ...
     def forget_pod(self, key: str) -> None: ...
 
 
 class StatusObserver:
     """An observer of the event sink. Pods of other schedulers and pods with a node need no status, and are forgotten.
 
-    So are objects whose identity or status cannot be decoded.
+    So are objects whose identity or status cannot be decoded. PodGroups of Kubernetes go to ``group_shown`` as well.
     """
 
-    def __init__(self, config: Config, settings: LiveSettings, sink: StatusSink) -> None:
+    def __init__(self, config: Config, settings: LiveSettings, group_shown: GroupShown, sink: StatusSink) -> None:
         self._scheduler = config.scheduler_name
         self._settings = settings
+        self._group_shown = group_shown
         self._sink = sink
 
     def __call__(self, kind: Kind, key: str, raw: bytes | None, fault: str) -> None:
@@ -94,6 +102,17 @@ class StatusObserver:
                 self._sink.forget_pod_group(key)
             else:
                 self._sink.observe_pod_group(key, *shown, fault)
+        elif kind == KUBERNETES_GROUP:
+            self._kubernetes_group(key, raw)
+
+    def _kubernetes_group(self, key: str, raw: bytes | None) -> None:
+        found = _read(_decode_object, raw)
+        if found is None or found.metadata is None:
+            self._sink.forget_kubernetes_group(key)
+        else:
+            uid, generation = found.metadata.uid or "", found.metadata.generation or 0
+            self._sink.observe_kubernetes_group(key, uid, bytes(found.status), generation)
+        self._group_shown(key, raw)
 
     def _pod(self, key: str, raw: bytes | None) -> None:
         pod = _read(_decode_pod, raw)

@@ -5,6 +5,8 @@ The status observer and the grouper fill it in the event loop, the status report
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import msgspec
 
 from kai_sched.api import names
@@ -12,12 +14,23 @@ from kai_sched.reconcile.status.owner_reconciler import GroupOwner, OwnerIndex
 from kai_sched.reconcile.status.pod_conditions import PodCondition
 from kai_sched.reconcile.status.reconciler import StatusReconciler
 
+
+@dataclass(frozen=True, slots=True)
+class KubernetesGroup:
+    """A PodGroup of Kubernetes itself."""
+
+    uid: str
+    status: bytes
+    generation: int
+
+
 # An observation: of a queue or group its uid, status and fault, of a pod its uid and condition, of a group its owner.
 # None: the object is gone.
-Facts = tuple[str, bytes, str] | tuple[str, PodCondition | None] | GroupOwner | None
+Facts = tuple[str, bytes, str] | tuple[str, PodCondition | None] | KubernetesGroup | GroupOwner | None
 Found = dict[tuple[str, str], Facts]
 
 QUEUE, POD_GROUP, POD, OWNER = "Queue", "PodGroup", "Pod", "owner"
+KUBERNETES_GROUP = names.KUBERNETES_GROUPS
 
 
 class Observations:
@@ -52,6 +65,10 @@ class Observations:
         """See StatusReconciler."""
         self._found[POD_GROUP, key] = (uid, raw_status, fault)
 
+    def observe_kubernetes_group(self, key: str, uid: str, raw_status: bytes, generation: int) -> None:
+        """See StatusReconciler."""
+        self._found[KUBERNETES_GROUP, key] = KubernetesGroup(uid, raw_status, generation)
+
     def observe_pod(self, key: str, uid: str, condition: PodCondition | None) -> None:
         """See StatusReconciler."""
         self._pods.add(key)
@@ -66,6 +83,10 @@ class Observations:
     def forget_pod_group(self, key: str) -> None:
         """See StatusReconciler."""
         self._found[POD_GROUP, key] = None
+
+    def forget_kubernetes_group(self, key: str) -> None:
+        """See StatusReconciler."""
+        self._found[KUBERNETES_GROUP, key] = None
 
     def forget_pod(self, key: str) -> None:
         """See StatusReconciler."""
@@ -84,6 +105,9 @@ def observe_all(found: Found, reconciler: StatusReconciler) -> None:
         try:
             _observe(reconciler, kind, key, facts)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            if isinstance(facts, KubernetesGroup):
+                _observe(reconciler, kind, key, replace(facts, status=b""))
+                continue
             assert isinstance(facts, tuple), "only statuses are decoded"
             _observe(reconciler, kind, key, (facts[0], b"", facts[2] if len(facts) == 3 else ""))
 
@@ -98,6 +122,10 @@ def _observe(reconciler: StatusReconciler, kind: str, key: str, facts: Facts) ->
             reconciler.forget_pod_group(key)
         case "PodGroup", (str(uid), bytes(status), str(fault)):
             reconciler.observe_pod_group(key, uid, status, fault)
+        case names.KUBERNETES_GROUPS, None:
+            reconciler.forget_kubernetes_group(key)
+        case names.KUBERNETES_GROUPS, KubernetesGroup():
+            reconciler.observe_kubernetes_group(key, facts.uid, facts.status, facts.generation)
         case "Pod", None:
             reconciler.forget_pod(key)
         case "Pod", (str(uid), PodCondition() | None as condition):

@@ -120,7 +120,12 @@ Rule = Callable[[GroupingCase], Draft]
 
 def group_name(owner: Owner) -> str:
     """Return the name of the group of an owner."""
-    return f"pg-{owner.name}-{owner.uid}"
+    return group_name_of(owner.name, owner.uid)
+
+
+def group_name_of(name: str, uid: str) -> str:
+    """Return the name of the group of an owner with this name and uid."""
+    return f"pg-{name}-{uid}"
 
 
 def usable_name(fields: Fields, key: str, name: str) -> str:

@@ -119,6 +119,7 @@ def _owner(meta: core.Meta, api_version: str, kind: str, namespace: str) -> Owne
     references = tuple(
         ObjectReference(each.api_version or "", each.kind or "", namespace, each.name or "", each.uid or "")
         for each in meta.owner_references or ()
+        if not _is_kubernetes_group(each)
     )
     labels, annotations = meta.labels or NO_LABELS, meta.annotations or NO_LABELS
     return Owner(api_version, kind, namespace, meta.name or "", meta.uid or "", labels, annotations, references)
@@ -132,13 +133,28 @@ class Chain:
     skips: bool
 
 
+def _is_kubernetes_group(reference: core.OwnerReference) -> bool:
+    """Whether a PodGroup of Kubernetes itself is referred to. A controller may add it to the owners of the pods, so
+    that these go with it; the workload is the other owner."""
+    return reference.kind == names.KUBERNETES_GROUP[1] and (reference.api_version or "").startswith(
+        f"{names.KUBERNETES_GROUPS}/"
+    )
+
+
+def named_group(spec: core.PodSpec | None) -> str:
+    """The PodGroup of Kubernetes itself (scheduling.k8s.io) that a pod names in its spec; empty for none."""
+    group = None if spec is None else spec.scheduling_group
+    return "" if group is None else group.pod_group_name or ""
+
+
 def wants_group(pod: core.WirePod, scheduler_name: str) -> bool:
     """Return whether the pod is to be grouped, as far as the pod itself says (4.1)."""
     meta, spec = pod.metadata or core.Meta(), pod.spec or core.PodSpec()
     annotations = meta.annotations or NO_LABELS
     if spec.scheduler_name != scheduler_name or annotations.get(names.SKIP_GROUPER_ANNOTATION) == "true":
         return False
-    return bool(meta.owner_references) or not annotations.get(names.POD_GROUP_ANNOTATION)
+    is_named = bool(annotations.get(names.POD_GROUP_ANNOTATION))
+    return bool(meta.owner_references) or bool(named_group(spec)) or not is_named
 
 
 def is_spark(pod: core.WirePod) -> bool:

@@ -19,7 +19,7 @@ from kai_sched.reconcile.grouping.owners import Owner
 def base(case: GroupingCase) -> Draft:
     """One group for all pods of the top owner; a gang only if an annotation asks for it. Every owner on the way may
     name the priority."""
-    return Draft(case.owner, min_member=_minimum(case.owner), listed=case.chain)
+    return Draft(case.owner, min_member=annotated_minimum(case.owner), listed=case.chain)
 
 
 def build(case: GroupingCase) -> Draft:
@@ -52,11 +52,11 @@ def job(case: GroupingCase) -> Draft:
     old = f"pg-{case.pod.name}-{owner.uid}"
     if case.view.group(case.pod.namespace, old) is not None:
         return Draft(owner, name=old)
-    return Draft(owner, min_member=_minimum(owner))
+    return Draft(owner, min_member=annotated_minimum(owner))
 
 
-def _minimum(owner: Owner) -> int:
-    """What the annotation of the workload says, else 1."""
+def annotated_minimum(owner: Owner) -> int:
+    """What the annotation of the workload says, else 1. Raises GroupingError."""
     key = names.BATCH_MIN_MEMBER_ANNOTATION
     minimum = number_in(owner, owner.annotations, key, "metadata.annotations", 0)
     return 1 if minimum is None else minimum

@@ -6,11 +6,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kai_sched.api import core, names
-from kai_sched.reconcile.grouping import grove, jobset, knative, kubeflow, leader_worker_set, plain, ray
+from kai_sched.reconcile.grouping import (
+    grove,
+    jobset,
+    knative,
+    kubeflow,
+    kubernetes_groups,
+    leader_worker_set,
+    plain,
+    ray,
+)
 from kai_sched.reconcile.grouping.declared import declared
 from kai_sched.reconcile.grouping.draft import GroupingCase, Rule, View
 from kai_sched.reconcile.grouping.manifest import Grouping, finish
-from kai_sched.reconcile.grouping.owners import POD_VERSION, Chain, Owner, owner_of_pod
+from kai_sched.reconcile.grouping.owners import POD_VERSION, Chain, Owner, is_spark, named_group, owner_of_pod
 from kai_sched.reconcile.grouping.settings import GroupingSettings
 
 # By apiVersion and kind.
@@ -65,6 +74,18 @@ SKIPPED_IN_GROUP = frozenset(
 )
 
 
+_NOT_SERVED = (
+    f"the API server does not serve {' of '.join(reversed(names.KUBERNETES_GROUP))}, so what owns the pod decides: "
+    "switch on the feature gate GenericWorkload of Kubernetes 1.37"
+)
+
+
+def gets_group(pod: core.WirePod, chain: Chain, settings: GroupingSettings) -> bool:
+    """Whether the pod gets a PodGroup: it has an owner, belongs to Spark, or names a PodGroup of Kubernetes."""
+    is_named = settings.kubernetes_groups and bool(named_group(pod.spec))
+    return not chain.skips and (bool(chain.owners) or is_named or is_spark(pod))
+
+
 def group_of(pod: core.WirePod, chain: Chain, view: View, settings: GroupingSettings) -> Grouping:
     """Return the group that the pod belongs to. ``chain`` is the result of ``owners.resolve``.
 
@@ -73,6 +94,10 @@ def group_of(pod: core.WirePod, chain: Chain, view: View, settings: GroupingSett
     itself = owner_of_pod(pod)
     owner = chain.owners[-1] if chain.owners else itself
     case = _below_skipped(GroupingCase(itself, pod.spec or core.PodSpec(), chain.owners, owner, view, settings))
+    if named_group(case.spec):
+        if settings.kubernetes_groups:
+            return finish(case, kubernetes_groups.pod_group(case))
+        case.note(case.pod.subject, "spec.schedulingGroup", _NOT_SERVED)
     return finish(case, _rule(case.owner, settings)(case))
 
 

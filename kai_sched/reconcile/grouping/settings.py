@@ -58,7 +58,8 @@ Entry = TypeVar("Entry", KindDefault, KindRule)
 class GroupingSettings:
     """What the rules go by. ``priority_classes`` are the names of the classes that exist.
 
-    ``plugins`` are rules of other packages (``workload_kind``), by apiVersion and kind.
+    ``plugins`` are rules of other packages (``workload_kind``), by apiVersion and kind. ``topologies`` are the levels
+    of each Topology. ``kubernetes_groups`` is whether the API server has PodGroups of Kubernetes itself.
     """
 
     config: Config = field(default_factory=Config)
@@ -66,6 +67,8 @@ class GroupingSettings:
     defaults: KindDefaults = field(default_factory=dict)
     rules: KindRules = field(default_factory=dict)
     plugins: Mapping[tuple[str, str], Callable[[Any], Any]] = field(default_factory=dict)
+    topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    kubernetes_groups: bool = True
 
     def default(self, group: str, kind: str) -> KindDefault | None:
         """What the ConfigMap says of the kind."""

@@ -18,7 +18,7 @@ from kai_sched.plan.result import QUEUE_RESOURCES, GroupState, QueueState
 from kai_sched.reconcile.status.usage import GroupUsage, QueueUsage, resource_list
 
 # Reasons that leave the conditions of a group unchanged: it was not tried, is not complete, or was tried before.
-_SILENT = frozenset({reasons.NOT_TRIED, reasons.NOT_READY, reasons.BACKED_OFF})
+SILENT = frozenset({reasons.NOT_TRIED, reasons.NOT_READY, reasons.BACKED_OFF})
 _WAITING = frozenset({"Pending", "Gated", "Pipelined", "Binding"})
 
 
@@ -48,7 +48,7 @@ def scheduling_conditions(
     if not state.counts.keys() & _WAITING:
         return []
     reason = state.reason
-    if reason is None or reason.code in _SILENT or "Pending" not in state.counts:
+    if reason is None or reason.code in SILENT or "Pending" not in state.counts:
         return list(previous)
     entry: dict[str, Any] = {"reason": reason.code, "message": reason.message}
     if details is not None:

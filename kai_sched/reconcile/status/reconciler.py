@@ -18,6 +18,7 @@ from kai_sched.model.store import Change, Cluster
 from kai_sched.plan.effects import Evict, Write
 from kai_sched.plan.result import CycleResult, GroupState
 from kai_sched.reconcile.status.group_reconciler import GroupReconciler
+from kai_sched.reconcile.status.kubernetes_group_reconciler import KubernetesGroupReconciler
 from kai_sched.reconcile.status.object_reconciler import ReconcileFault, StatusInput
 from kai_sched.reconcile.status.owner_reconciler import GroupOwner, OwnerReconciler
 from kai_sched.reconcile.status.pod_conditions import PodCondition
@@ -39,9 +40,10 @@ class StatusReconciler:
         self._config = config
         self._queues = QueueReconciler(config)
         self._groups = GroupReconciler(config)
+        self._kubernetes = KubernetesGroupReconciler()
         self._owners = OwnerReconciler(config)
         self._pods = PodReconciler(config, self._owners)
-        self._reconcilers = (self._queues, self._groups, self._pods, self._owners)
+        self._reconcilers = (self._queues, self._groups, self._kubernetes, self._pods, self._owners)
         self._cluster: Cluster | None = None  # the last view; None: reconcile everything
         self._result: CycleResult | None = None
         self._usage: QueueUsage | None = None
@@ -61,6 +63,10 @@ class StatusReconciler:
         """As ``observe_queue``, for the PodGroup "namespace/name"."""
         self._groups.observe(key, uid, raw_status, fault)
 
+    def observe_kubernetes_group(self, key: str, uid: str, raw_status: bytes, generation: int) -> None:
+        """As ``observe_queue``, for the PodGroup "namespace/name" of Kubernetes itself in this generation."""
+        self._kubernetes.observe(key, uid, raw_status, generation)
+
     def observe_pod(self, key: str, uid: str, condition: PodCondition | None) -> None:
         """The API server shows the pod "namespace/name" with this condition PodScheduled."""
         self._pods.observe(key, uid, condition)
@@ -78,6 +84,10 @@ class StatusReconciler:
     def forget_pod_group(self, key: str) -> None:
         """The PodGroup is gone."""
         self._groups.forget(key)
+
+    def forget_kubernetes_group(self, key: str) -> None:
+        """The PodGroup of Kubernetes itself is gone."""
+        self._kubernetes.forget(key)
 
     def forget_pod(self, key: str) -> None:
         """The pod is gone."""
@@ -141,6 +151,7 @@ class StatusReconciler:
         if touched is None or changes is None:
             self._pods.renew(cluster)
             self._groups.mark_all()
+            self._kubernetes.mark_all()
             self._owners.mark_all()
         else:
             self._mark_objects(cluster, usage, changes, touched)
@@ -151,7 +162,9 @@ class StatusReconciler:
 
     def _mark_objects(self, cluster: Cluster, usage: QueueUsage, changes: set[Change], touched: Iterable[str]) -> None:
         self._pods.update(sorted(key for kind, key in changes if kind is Pod), cluster)
+        touched = list(touched)
         self._groups.mark(touched)
+        self._kubernetes.mark_groups(touched)
         groups = sorted(key for kind, key in changes if kind is PodGroup)
         self._owners.mark_groups(groups)
         for key in groups:
@@ -171,6 +184,7 @@ class StatusReconciler:
         changed += [key for key in before if key not in states]
         self._groups.mark(changed)
         self._groups.reword(reworded)
+        self._kubernetes.mark_groups((*changed, *reworded))
         self._owners.mark_groups(changed)
         for key in changed:
             self._pods.mark((unmarked(key), *usage.members.get(key, ())))

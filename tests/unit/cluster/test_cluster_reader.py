@@ -203,3 +203,33 @@ async def test_owners_are_read_up_to_the_top_for_pods_without_a_group_alone(desk
     assert (missing.resource, missing.fatal) == ("runs.batch", False)
     assert "Run ns/r, which owns pods without a PodGroup, cannot be read (no)" in missing.message
     assert '{apiGroups: ["batch"], resources: [runs], verbs: [get]}' in missing.message
+
+
+async def test_workloads_are_read_that_pod_groups_of_kubernetes_name(desk: Desk) -> None:
+    """The owner of a pod of a Job is the Job, not the PodGroup that its controller puts before it."""
+    version = "scheduling.k8s.io/v1beta1"
+    pod = owned("p", "Job", "j")
+    above = {"apiVersion": version, "kind": "PodGroup", "name": "g", "uid": "u"}
+    pod["metadata"]["ownerReferences"].insert(0, above)
+    group = {"metadata": {"name": "g", "namespace": "ns"}, "spec": {"workloadRef": {"workloadName": "w"}}}
+    odd = {"metadata": {"name": "h", "namespace": "ns"}, "spec": {"workloadRef": 5}}
+    served = [{"groupVersion": "batch/v1"}, {"groupVersion": version}]
+    kinds = {"batch/v1": "Job", version: "Workload"}
+    paths = ("/apis/batch/v1/namespaces/ns/jobs/j", f"/apis/{version}/namespaces/ns/workloads/w")
+    desk.answers |= {
+        PODS: lambda _: web.json_response({"metadata": {"resourceVersion": "7"}, "items": [pod]}),
+        f"/apis/{version}/podgroups": lambda _: web.json_response(
+            {"metadata": {"resourceVersion": "7"}, "items": [group, odd]}
+        ),
+        "/apis": lambda _: web.json_response({"groups": [{"versions": served}]}),
+        **{path: lambda _: web.json_response({"metadata": {"name": "found", "namespace": "ns"}}) for path in paths},
+    }
+    for api, kind in kinds.items():
+        answer = web.json_response({"resources": [{"name": f"{kind.lower()}s", "kind": kind, "namespaced": True}]})
+        desk.answers[f"/apis/{api}"] = lambda _, body=answer.body: web.Response(
+            body=body, content_type="application/json"
+        )
+    found = await desk.read()
+    assert sorted(path for path in desk.paths() if path in paths) == sorted(paths)
+    assert {each["kind"] for each in found.objects} == {"Pod", "PodGroup", "Job", "Workload"}
+    assert found.unreadable == []

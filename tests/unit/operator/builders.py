@@ -15,14 +15,23 @@ from kai_sched.model.store import Store
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.grouping.group_writer import GroupWriter
 from kai_sched.operator.grouping.groups import Groups
+from kai_sched.operator.grouping.kubernetes_groups import KubernetesGroups
 from kai_sched.operator.grouping.owner_cache import OwnerCache
 from kai_sched.operator.grouping.problem_reporter import GroupingReporter
 from kai_sched.operator.grouping.requests import GroupingRequests
 from kai_sched.operator.grouping.rule_settings import RuleSettings
 from kai_sched.operator.grouping.workload_grouper import WorkloadGrouper
 from kai_sched.operator.intake.event_sink import EventSink, Observer
+from kai_sched.operator.intake.live_settings import LiveSettings
+from kai_sched.operator.intake.status_observer import StatusObserver, StatusSink
 from kai_sched.plan.effects import Emit
 from kai_sched.reconcile.status.owner_reconciler import OwnerIndex
+
+
+def observer_of(config: Config, settings: LiveSettings, news: StatusSink) -> StatusObserver:
+    """An observer without a grouper."""
+    requests = GroupingRequests(Clock().monotonic, random.Random(1))
+    return StatusObserver(config, settings, KubernetesGroups(requests).show, news)
 
 
 class Intake:

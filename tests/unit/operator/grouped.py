@@ -7,19 +7,23 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
+from kai_sched.api import names
 from kai_sched.cluster.client import ApiFailure
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Pod, PodGroup, PriorityClass
-from kai_sched.model.read.kinds import POD, POD_GROUP, Kind
+from kai_sched.model.read.kinds import Kind
 from kai_sched.model.store import Store
+from kai_sched.operator.grouping.kubernetes_groups import KubernetesGroups
+from kai_sched.operator.intake.live_settings import LiveSettings
+from kai_sched.operator.intake.status_observer import StatusObserver
+from kai_sched.operator.reporting.observations import Observations
 from kai_sched.plan.effects import Emit
 from kai_sched.reconcile.status.owner_reconciler import OwnerIndex
 from tests.unit.operator.builders import Grouping, Intake
 
 Object = dict[str, Any]
 PLURALS = {"Job": "jobs", "CronJob": "cronjobs", "RayCluster": "rayclusters", "PodGroup": "podgroups", "Pod": "pods"}
-PLURALS["RayService"] = "rayservices"
-RESOURCES = {"batch/v1": "Job", "ray.io/v1": "RayCluster"}
+PLURALS |= {"RayService": "rayservices", "Workload": "workloads"}
 KINDS = {"batch/v1": ("Job", "CronJob"), "ray.io/v1": ("RayCluster", "RayService")}
 GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/ml/podgroups"
 
@@ -45,10 +49,12 @@ def path_of(content: Object) -> str:
 
 
 class MemoryApi:
-    """Objects by path. ``before`` is awaited before each request, and may raise; ``seen`` is told of each change."""
+    """Objects by path. ``before`` is awaited before each request, and may raise; ``seen`` is told of each change;
+    ``kinds`` are those that own pods."""
 
     def __init__(self, seen: Callable[[Kind, Object | None, Object], None]) -> None:
         self.objects: dict[str, Object] = {}
+        self.kinds = dict(KINDS)
         self.asked: list[tuple[str, str, bool]] = []  # verb, path, whether all of the object was asked for
         self.version = 100
         self.seen = seen
@@ -104,15 +110,14 @@ class MemoryApi:
 
     def _tell(self, now: Object | None, content: Object) -> None:
         if content["kind"] in ("Pod", "PodGroup"):
-            self.seen(POD if content["kind"] == "Pod" else POD_GROUP, now, content)
+            self.seen((content["apiVersion"], content["kind"]), now, content)
 
     def _get(self, path: str) -> Object:
         if path == "/apis":
-            return {"groups": [{"versions": [{"groupVersion": each}]} for each in RESOURCES]}
+            return {"groups": [{"versions": [{"groupVersion": each}]} for each in self.kinds]}
         version = path.removeprefix("/apis/")
-        if version in RESOURCES:
-            kind = RESOURCES[version]
-            return {"resources": [{"name": PLURALS[each], "kind": each} for each in KINDS.get(version, (kind,))]}
+        if version in self.kinds:
+            return {"resources": [{"name": PLURALS[each], "kind": each} for each in self.kinds[version]]}
         if path not in self.objects:
             raise ApiFailure("GET", path, 404, "NotFound", "there is none")
         return self.objects[path]
@@ -135,7 +140,10 @@ class Played:
         self.store.put(PriorityClass("train", 50))
         self.changes = 0
         self.owners = OwnerIndex(lambda *_: None)
-        self.intake = Intake(self.store, self.config, self._changed, owners=self.owners)
+        self.intake = Intake(self.store, self.config, self._changed, self._observe, self.owners)
+        settings, groups = LiveSettings(self.config, names.DEFAULT_SHARD), KubernetesGroups(self.intake.requests)
+        self.news = Observations()
+        self.observer = StatusObserver(self.config, settings, groups.show, self.news)
         self.sink = self.intake.sink
         self.api = MemoryApi(self._seen)
         self.delayed = False
@@ -148,6 +156,9 @@ class Played:
 
     def _changed(self, _: bool) -> None:
         self.changes += 1
+
+    def _observe(self, kind: Kind, key: str, raw: bytes | None, fault: str) -> None:
+        self.observer(kind, key, raw, fault)
 
     def _seen(self, kind: Kind, now: Object | None, content: Object) -> None:
         self._news.append((kind, now, content))

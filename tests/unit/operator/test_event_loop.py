@@ -34,13 +34,12 @@ from kai_sched.operator.delivery.cycle_executor import CycleExecutor
 from kai_sched.operator.delivery.eviction_tracker import EvictionTracker
 from kai_sched.operator.garbage_collection import GarbagePolicy
 from kai_sched.operator.intake.live_settings import LiveSettings
-from kai_sched.operator.intake.status_observer import StatusObserver
 from kai_sched.operator.reporting.observations import Observations
 from kai_sched.operator.reporting.status_reporter import StatusReporter
 from kai_sched.operator.selector_service import SelectorService
 from kai_sched.telemetry.loop_time import MeasuredLoop
 from kai_sched.telemetry.metrics import Metrics
-from tests.unit.operator.builders import Intake
+from tests.unit.operator.builders import Intake, observer_of
 from tests.unit.operator.worlds import NODE, raw_group, raw_node, raw_pod, raw_queue
 
 GROUPS, SIZE, PAGE = 2_000, 10, 500
@@ -80,7 +79,7 @@ class World:
 
     def __init__(self, pods: list[bytes]) -> None:
         self.store, self.news, config, rng = Store(), Observations(), Config(), random.Random(1)
-        observing = StatusObserver(config, LiveSettings(config, "default"), self.news)
+        observing = observer_of(config, LiveSettings(config, "default"), self.news)
         self.intake = Intake(self.store, config, lambda matters: self.trigger.request(matters), observing)
         self.sink, overlay = self.intake.sink, self.intake.overlay
         self.trigger = CycleTrigger(overlay)

@@ -1,11 +1,11 @@
-"""As ``kinds``: JobSet, LeaderWorkerSet, and what is neither Kubernetes' own, Kubeflow nor Ray."""
+"""As ``kinds``: JobSet, LeaderWorkerSet, PodGroups of Kubernetes itself, and all but Kubernetes, Kubeflow and Ray."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tests.unit.reconcile.kinds import ROWS, Row, plain
-from tests.unit.reconcile.workloads import QUEUE, Thing, owner, pod
+from tests.unit.reconcile.workloads import QUEUE, Thing, owner, pod, reference
 
 
 def _sets() -> list[Row]:
@@ -268,4 +268,33 @@ def _grove(dynamo: Thing) -> list[Row]:
     return found
 
 
-ALL: list[Row] = [*ROWS, *_sets(), *_others()]
+def _kubernetes_groups() -> list[Row]:
+    """PodGroups of Kubernetes itself: one that somebody made, and one of the controller of Jobs."""
+    version = "scheduling.k8s.io/v1beta1"
+    policy = {"schedulingPolicy": {"gang": {"minCount": 3}}}
+    mine = owner(f"{version} PodGroup", "mine", labels=QUEUE, spec={**policy, "priorityClassName": "build"})
+    job = owner("batch/v1 Job", "sweep", labels=QUEUE, spec={"parallelism": 3})
+    workload = owner(f"{version} Workload", "sweep-x", job)
+    workload["spec"] = {"podGroupTemplates": [{"name": "sweep-pgt-0", **policy}]}
+    group = owner(f"{version} PodGroup", "sweep-x-y", job)
+    group["metadata"]["ownerReferences"].append(reference(workload))
+    group["spec"] = {**policy, "workloadRef": {"workloadName": "sweep-x", "templateName": "sweep-pgt-0"}}
+    worker = pod("sweep-0", group, schedulingGroup={"podGroupName": "sweep-x-y"})
+    worker["metadata"]["ownerReferences"].append({**reference(job), "controller": True})
+    return [
+        Row(
+            "PodGroup of Kubernetes",
+            (mine,),
+            pod("solo", schedulingGroup={"podGroupName": "mine"}),
+            "pg-mine-uid-mine of PodGroup mine (uid-mine) | 3 | team-a build |  | ",
+        ),
+        Row(
+            "PodGroup of Kubernetes by the controller of Jobs",
+            (job, workload, group),
+            worker,
+            "pg-sweep-x-y-uid-sweep-x-y of PodGroup sweep-x-y (uid-sweep-x-y) | 3 | team-a train |  | ",
+        ),
+    ]
+
+
+ALL: list[Row] = [*ROWS, *_sets(), *_others(), *_kubernetes_groups()]

@@ -18,7 +18,6 @@ from kai_sched.model.store import Store
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.decided_cycle import DecidedCycle
 from kai_sched.operator.intake.live_settings import LiveSettings
-from kai_sched.operator.intake.status_observer import StatusObserver
 from kai_sched.operator.reporting import batch, status_reporter
 from kai_sched.operator.reporting.observations import Observations, observe_all
 from kai_sched.operator.reporting.status_reporter import StatusReporter
@@ -26,7 +25,7 @@ from kai_sched.plan.effects import Bind, Effect, Emit, Evict, Pipeline, Plan, Se
 from kai_sched.reconcile.status.pod_conditions import PodCondition
 from kai_sched.reconcile.status.reconciler import StatusReconciler
 from kai_sched.telemetry.metrics import Metrics
-from tests.unit.operator.builders import Intake
+from tests.unit.operator.builders import Intake, observer_of
 from tests.unit.operator.worlds import raw_group, raw_pod, raw_queue
 from tests.unit.reconcile.cases import NO_ROOM, decided, pod, pod_group, state
 
@@ -57,7 +56,7 @@ class Bench:
         self.store = Store()
         self.news = Observations()
         config = Config()
-        observing = StatusObserver(config, LiveSettings(config, "default"), self.news)
+        observing = observer_of(config, LiveSettings(config, "default"), self.news)
         self.sink = Intake(self.store, config, observer=observing).sink
         clock = Clock(lambda: self.time, lambda: round(self.time * 1e9))
         self.metrics, self.taken = Metrics(), Taken()

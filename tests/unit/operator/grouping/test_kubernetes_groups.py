@@ -1,0 +1,116 @@
+"""The grouper with PodGroups of Kubernetes itself: when its pods are looked at again, and an API server without any."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kai_sched.api import names
+from kai_sched.operator.reporting.observations import KubernetesGroup
+from tests.unit.operator.grouped import Object, Played, job, settle, until
+
+NAME = "pg-g-uid-g"
+PATH = "/apis/scheduling.k8s.io/v1beta1/namespaces/ml/podgroups/g"
+
+pytestmark = pytest.mark.usefixtures("hundredths")
+
+
+def group(least: int = 2, status: Object | None = None, **meta: Any) -> Object:
+    version, kind = names.KUBERNETES_GROUP
+    labels = {"kai.scheduler/queue": "team"}
+    about = {"name": "g", "namespace": "ml", "uid": "uid-g", "generation": 1, "labels": labels, **meta}
+    spec = {"schedulingPolicy": {"gang": {"minCount": least}}}
+    return {"apiVersion": version, "kind": kind, "metadata": about, "spec": spec, "status": status or {}}
+
+
+def naming(played: Played, name: str, owner: Object | None = None) -> None:
+    """A pod that names the group, alone or of an owner."""
+    about: Object = {"name": name, "namespace": "ml", "uid": f"uid-{name}"}
+    if owner is not None:
+        meta = owner["metadata"]
+        about["ownerReferences"] = [
+            {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": meta["name"], "uid": meta["uid"]}
+        ]
+    spec = {
+        "schedulerName": "kai-scheduler",
+        "containers": [{"name": "main"}],
+        "schedulingGroup": {"podGroupName": "g"},
+    }
+    played.api.put({"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec, "status": {}})
+
+
+@pytest.fixture
+def serving(played: Played) -> Played:
+    """Before an API server that has PodGroups of Kubernetes."""
+    version, kind = names.KUBERNETES_GROUP
+    played.api.kinds[version] = (kind, "Workload")
+    return played
+
+
+async def test_bare_pods_that_name_a_group_are_a_gang(serving: Played) -> None:
+    serving.api.put(group())
+    for name in "ab":
+        naming(serving, name)
+    assert serving.place("a") is None, "held back until it is known where it belongs"
+    serving.start()
+    await settle(serving)
+    assert [serving.place(name) for name in "ab"] == [(NAME, "")] * 2
+    assert [serving.shown(name) for name in "ab"] == [(NAME, None)] * 2
+    found = serving.group(NAME)
+    assert found is not None
+    assert (found.min_member, found.queue, found.owner_kind, found.owner_name) == (2, "team", "PodGroup", "g")
+    owner = serving.owners.owner_of(f"ml/{NAME}")
+    assert owner is not None
+    assert (owner.api_version, owner.kind, owner.name) == (*names.KUBERNETES_GROUP, "g"), "events go there"
+    assert serving.events == []
+    assert serving.api.asked_for("GET", "/podgroups/g") == 1, "for all its pods"
+
+
+async def test_a_pod_waits_until_its_group_is_made(serving: Played) -> None:
+    naming(serving, "a")
+    serving.start()
+    await until(lambda: serving.events)
+    (event,) = serving.events
+    assert event.message.startswith("Pod ml/a: spec.schedulingGroup.podGroupName: there is no PodGroup 'g'")
+    assert serving.place("a") is None
+    serving.api.put(group())
+    await until(lambda: serving.place("a") == (NAME, ""))
+
+
+async def test_another_minimum_counts_at_once_and_a_status_does_not(serving: Played) -> None:
+    serving.api.put(group())
+    naming(serving, "a")
+    serving.start()
+    await settle(serving)
+    asked = serving.api.asked_for("GET", "/podgroups/g")
+    serving.api.put(group(status={"conditions": []}))
+    await asyncio.sleep(0.1)
+    assert serving.api.asked_for("GET", "/podgroups/g") == asked
+    serving.api.put(group(5))
+
+    def counts() -> bool:
+        found = serving.group(NAME)
+        return found is not None and found.min_member == 5
+
+    await until(counts)
+
+
+async def test_without_the_api_the_owner_decides_and_the_pod_is_told(played: Played) -> None:
+    """As before, on an API server that has no PodGroups: also a bare pod is what it was, a group of one."""
+    owner = played.api.put(job())
+    naming(played, "a", owner)
+    naming(played, "b")
+    played.start()
+    await settle(played)
+    assert (played.place("a"), played.place("b")) == (("pg-train-uid-train", ""), ("", ""))
+    (event,) = played.events
+    assert "spec.schedulingGroup: the API server does not serve PodGroup of scheduling.k8s.io/v1beta1" in event.message
+
+
+async def test_statuses_of_groups_are_observed(serving: Played) -> None:
+    serving.api.put(group(status={"conditions": []}))
+    assert serving.news.take() == {("scheduling.k8s.io", "ml/g"): KubernetesGroup("uid-g", b'{"conditions": []}', 1)}
+    serving.api.delete(PATH)
+    assert serving.news.take() == {("scheduling.k8s.io", "ml/g"): None}
