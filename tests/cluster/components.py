@@ -26,6 +26,7 @@ GROUPS = (
     "etcd",
     "kwok",
     "kubernetes",
+    "kubernetes-1.37",
     "helm",
     "kuberay",
     "jobset",
@@ -47,7 +48,9 @@ GO_NAMES = {
     "lws": "cmd",
     "dra": "dra-example-kubeletplugin",
 }  # what `go build` calls it instead
-PROGRAMS = {"kubernetes": "kube-apiserver"}  # the program that stands for its group, if it has another name
+# The program that stands for its group, if it has another name.
+PROGRAMS = {"kubernetes": "kube-apiserver", "kubernetes-1.37": "kube-apiserver"}
+NEWER = frozenset({"kubernetes-1.37"})  # beside the version that most tests run on, for what that does not have
 # Build tags. Without them Prometheus has the libraries of two dozen clouds, in which it would look for targets.
 TAGS = {"prometheus": "remove_all_sd"}
 # What else is taken from a group's module, into a folder beside its program.
@@ -82,19 +85,22 @@ def go() -> str:
 
 def is_built(group: str) -> bool:
     """Whether the programs of a group are in the cache, or in the assets' folder. Raises Unavailable without Go."""
-    assets = os.environ.get(ASSETS)
-    return (assets is not None and (Path(assets) / PROGRAMS.get(group, group)).is_file()) or _folder(group).is_dir()
+    return _given(group, PROGRAMS.get(group, group)) is not None or _folder(group).is_dir()
 
 
 def program(group: str, name: str) -> Path:
     """The built program of a group. Raises Unavailable where neither the assets' folder nor the cache has it."""
-    assets = os.environ.get(ASSETS)
-    if assets and (Path(assets) / name).is_file():
-        return Path(assets) / name
-    path = _folder(group) / name
+    path = _given(group, name) or _folder(group) / name
     if not path.is_file():
         raise Unavailable(f"{name} is not built: run `make cluster-tools`")
     return path
+
+
+def _given(group: str, name: str) -> Path | None:
+    """The program in the assets' folder, which has one version of each."""
+    assets = os.environ.get(ASSETS)
+    path = Path(assets) / name if assets and group not in NEWER else None
+    return path if path is not None and path.is_file() else None
 
 
 def kwok_stages() -> list[Path]:
@@ -150,8 +156,8 @@ def _build(group: str, folder: Path) -> None:
 
 def _compile(group: str, folder: Path) -> None:
     flags = "-s -w"
-    if group == "kubernetes":  # its version goes in by the linker, else the API server says v0.0.0
-        version = re.search(r"^\s*k8s\.io/kubernetes (v\S+)", (TOOLS / group / "go.mod").read_text(), re.MULTILINE)
+    if PROGRAMS.get(group) == "kube-apiserver":  # its version goes in by the linker, else the API server says v0.0.0
+        version = re.search(r"\bk8s\.io/kubernetes (v\S+)", (TOOLS / group / "go.mod").read_text())
         assert version, "go.mod requires k8s.io/kubernetes"
         flags += f" -X k8s.io/component-base/version.gitVersion={version[1]}"
     # No more than two packages at once: compilers of this size take more memory than they save time.

@@ -32,7 +32,7 @@ SERVICE_ACCOUNT = "scheduler"
 LOG = ("--log-level", "debug")  # with the cycles that decide nothing, which tests wait for
 ACCOUNT = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{SERVICE_ACCOUNT}"
 FOLDER = Path(__file__).resolve().parent
-OURS = {"own_plane", "shared_workloads"}  # fixtures that start components
+OURS = {"own_plane", "shared_workloads", "newer_plane"}  # fixtures that start components
 LEFT_OUT = pytest.StashKey[list[str]]()
 # The groups of programs that every test needs; a module names more in TOOLS, and operators in WORKLOAD_OPERATORS.
 BASE, BASE_OF_GIVEN = ("etcd", "kubernetes", "kwok"), ("kubernetes", "kwok")

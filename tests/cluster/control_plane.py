@@ -10,6 +10,7 @@ import base64
 import json
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,26 @@ FEATURES = (
     "DRAExtendedResource",
     "DRAPartitionableDevices",
 )
-GATES = ",".join(f"{feature}=true" for feature in FEATURES)
+
+
+@dataclass(frozen=True, slots=True)
+class Kubernetes:
+    """A version of Kubernetes: the group of its programs, and what it has besides what is on by default."""
+
+    programs: str
+    features: tuple[str, ...]
+    api: str
+
+    @property
+    def gates(self) -> str:
+        return ",".join(f"{feature}=true" for feature in self.features)
+
+
+# Taints by DeviceTaintRules are read by a controller.
+KUBERNETES = Kubernetes("kubernetes", FEATURES, "resource.k8s.io/v1alpha3")
+# Workloads and PodGroups of Kubernetes itself, the latter with topology, and for Jobs made by their controller.
+NEWER_FEATURES = ("GenericWorkload", "TopologyAwareWorkloadScheduling", "WorkloadWithJob")
+NEWER_KUBERNETES = Kubernetes("kubernetes-1.37", NEWER_FEATURES, "scheduling.k8s.io/v1beta1")
 
 
 def write_kubeconfig(path: Path, server: str, token: str, authority: Path | None = None) -> Path:
@@ -63,8 +83,9 @@ def signing_key() -> bytes:
 class ControlPlane:
     """The components and their folder. ``start`` returns when the API server is ready."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, version: Kubernetes = KUBERNETES) -> None:
         self.folder = folder
+        self.version = version
         self.tokens: dict[str, tuple[str, tuple[str, ...]]] = {}
         self.etcd_url = f"http://127.0.0.1:{free_port()}"
         self._peer_url = f"http://127.0.0.1:{free_port()}"
@@ -157,8 +178,8 @@ class ControlPlane:
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": key,
             "service-account-signing-key-file": key,
-            "feature-gates": GATES,
-            "runtime-config": "resource.k8s.io/v1alpha3=true",  # taints by DeviceTaintRules, which a controller reads
+            "feature-gates": self.version.gates,
+            "runtime-config": f"{self.version.api}=true",
             "audit-log-path": self.audit.path,
             "audit-log-maxsize": 100_000,  # megabytes: a reader of a file does not follow its rotation
             "audit-policy-file": self.folder / "audit-policy.json",
@@ -166,7 +187,7 @@ class ControlPlane:
             "shutdown-send-retry-after": "true",
             "shutdown-watch-termination-grace-period": "1s",
         }
-        self._start("kube-apiserver", components.program("kubernetes", "kube-apiserver"), flags)
+        self._start("kube-apiserver", components.program(self.version.programs, "kube-apiserver"), flags)
         self._wait_ready("kube-apiserver", f"{self.server}/readyz", self.authority, self.token(ADMIN))
 
     def stop_apiserver(self, kill: bool = False) -> None:
@@ -199,7 +220,7 @@ class ControlPlane:
         flags = {
             "kubeconfig": self.kubeconfig(CONTROLLERS),
             "controllers": controllers,
-            "feature-gates": GATES,
+            "feature-gates": self.version.gates,
             "leader-elect": "false",
             "bind-address": "127.0.0.1",
             "secure-port": port,
@@ -208,7 +229,7 @@ class ControlPlane:
             "root-ca-file": self.authority,
         }
         name = "kube-controller-manager"
-        self._start(name, components.program("kubernetes", name), flags)
+        self._start(name, components.program(self.version.programs, name), flags)
         self._wait_ready(name, f"https://127.0.0.1:{port}/healthz", certificates / f"{name}.crt")
 
     def stop_controller_manager(self) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import yaml
 
+from kai_sched.api.names import KUBERNETES_GROUPS
 from tests.cluster import objects, sharing
 from tests.cluster.client import Object
 from tests.cluster.cluster import CRDS, Cluster
@@ -20,11 +21,14 @@ QUEUES = "queues.scheduling.run.ai"
 
 
 # What runs with the old chart here is this version all the same, which reads more kinds.
-READ_SINCE = {
-    "apiGroups": ["topology.node.k8s.io", "storage.k8s.io"],
-    "resources": ["noderesourcetopologies", "csidrivers", "csistoragecapacities", "csinodes"],
-    "verbs": ["list", "watch"],
-}
+READ_SINCE = [
+    {"apiGroups": [group], "resources": list(resources), "verbs": ["list", "watch"]}
+    for group, resources in (
+        ("topology.node.k8s.io", ["noderesourcetopologies"]),
+        ("storage.k8s.io", ["csidrivers", "csistoragecapacities", "csinodes"]),
+        (KUBERNETES_GROUPS, ["podgroups"]),
+    )
+]
 
 
 def old_chart(folder: Path, port: int) -> Path:
@@ -35,7 +39,7 @@ def old_chart(folder: Path, port: int) -> Path:
     found = list(yaml.safe_load_all(OLD.read_text()))
     for each in found:
         if each["kind"] == "ClusterRole" and each["metadata"]["name"] == "kai-scheduler":
-            each["rules"].append(READ_SINCE)
+            each["rules"] += READ_SINCE
         for hook in each.get("webhooks", ()):
             path = hook["clientConfig"].pop("service")["path"]
             hook["clientConfig"]["url"] = f"https://127.0.0.1:{port}{path}"

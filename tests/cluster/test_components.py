@@ -49,6 +49,13 @@ def test_the_folder_of_assets_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert components.program("etcd", "etcd") == built
 
 
+def test_the_folder_of_assets_has_one_version_of_kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kube-apiserver").touch()
+    monkeypatch.setenv(components.ASSETS, str(tmp_path))
+    assert components.program("kubernetes", "kube-apiserver").parent == tmp_path
+    assert components.program("kubernetes-1.37", "kube-apiserver").parent != tmp_path
+
+
 def test_what_is_built_is_not_built_again(capsys: pytest.CaptureFixture[str]) -> None:
     components.build(["etcd"])
     assert capsys.readouterr().out == f"cluster tools: etcd: in {components.program('etcd', 'etcd').parent}\n"
