@@ -1,13 +1,14 @@
 """The benchmark: `make bench ARGS='--only SHAPE --json FILE'`.
 
 Every repetition starts from a fresh store with all objects renamed and shuffled, nothing kept but compiled code: a
-cycle with claims starts the process that evaluates selectors. A steady shape keeps its store and cache while 500 pods
-change, and one with a newcomer while one pod comes: *lowering* is what it costs to make the tables of the cycle of that
-pod. The median counts. A shape of many cycles runs once, as the operator would: what counts is its slowest cycle (the
-median of them is in the JSON). Of an explained shape it is the whole explanation of one group. It fails where an
-outcome differs from the shape's, where two repetitions come to different plans, or where a warm cycle decides otherwise
-than a cold one. Each shape runs in a process of its own, so that its memory is its own. `--against COMMIT` runs each
-shape in that version and in this one in turn, and fails where a cycle of this one is slower (``tests.perf.against``).
+cycle with claims starts the process that evaluates selectors. A steady shape keeps its store and cache while some
+hundred pods change, and one with a newcomer while one pod comes: *lowering* is what it costs to make the tables of the
+cycle of that pod. The median counts. A shape of many cycles runs once, as the operator would: what counts is its
+slowest cycle (the median of them is in the JSON). Of an explained shape it is the whole explanation of one group. It
+fails where an outcome differs from the shape's, where two repetitions come to different plans, or where a warm cycle
+decides otherwise than a cold one. Each shape runs in a process of its own, so that its memory is its own. `--against
+COMMIT` runs each shape in that version and in this one in turn, and fails where a cycle of this one is slower
+(``tests.perf.against``).
 """
 
 from __future__ import annotations
@@ -48,7 +49,6 @@ from tests.perf.shapes import CASES, Case, fresh_store
 REPETITIONS = 9
 EXPLANATIONS = 3
 STEP_NS = 1_000_000_000
-CHANGED_PODS = 500
 COLUMNS = {
     "shape": 28,
     "solver ms": 11,
@@ -108,9 +108,9 @@ def settle(store: Store, result: CycleResult) -> None:
                 store.put(replace(claim, allocation=use.allocation, consumers=((pod.name, pod.uid),)))
 
 
-def churn(store: Store, turn: int) -> None:
+def churn(store: Store, turn: int, changed: int) -> None:
     """Half of the changed pods finish, as many new single-pod jobs come to their queues."""
-    half = CHANGED_PODS // 2
+    half = changed // 2
     running = [pod for pod in store.cluster().pods.values() if pod.node]
     for number, pod in enumerate(sorted(running, key=lambda pod: pod.name)[turn * half : (turn + 1) * half]):
         store.remove(Pod, pod.key)
@@ -165,7 +165,7 @@ def repeat_fresh(case: Case, config: Config) -> Runs:
 
 
 def repeat_steady(case: Case, config: Config) -> Runs:
-    """The cycle after 500 pods of a settled cluster changed, on its store and cache; compared with one from scratch."""
+    """The cycle after pods of a settled cluster changed, on its store and cache; compared with one from scratch."""
     runs = Runs()
     for repetition in range(REPETITIONS + 1):
         prefix = f"r{repetition}x-"
@@ -173,7 +173,7 @@ def repeat_steady(case: Case, config: Config) -> Runs:
         for _ in range(2):
             result, _ = measure(store, config, cache)
             settle(store, result)
-        churn(store, 0)
+        churn(store, 0, case.churned)
         result, seconds = measure(store, config, cache)
         again, _ = measure(store, config, None)
         plan = plan_of(result, prefix)
@@ -220,7 +220,7 @@ def repeat_cycles(case: Case, config: Config) -> Runs:
     runs, plans, evicted, used, still = Runs(), hashlib.sha256(), 0.0, 0.0, False
     for number in range(case.cycles):
         if case.changed and number >= 2:
-            churn(store, number - 2)
+            churn(store, number - 2, case.churned)
         cluster = store.cluster()
         result, seconds = measure(store, config, cache, NOW_NS + number * STEP_NS, tracker)
         tracker.record(cluster, result, config)

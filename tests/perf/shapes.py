@@ -15,6 +15,7 @@ from tests.perf.crowded import many_queues, mixed_reclaim, one_elastic, own_cons
 from tests.perf.devices import claims, fractions
 from tests.perf.explained import explained_40n, explained_2000n
 from tests.perf.in_topology import gang_in_a_rack, gangs_in_zones
+from tests.perf.large import big_5000n, huge_10000n, one_more
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Outcome:
 class Case:
     """A shape: how its objects are made, which actions run, and the outcome. ``prefix`` renames every object.
 
+    ``steady``: the cycle after ``churned`` pods of a settled cluster changed.
+
     ``newcomer``: the objects of one more pod, by the prefix and a number. What such a pod costs, once all else is
     settled, is the shape's figure.
 
@@ -48,6 +51,7 @@ class Case:
     actions: tuple[str, ...]
     outcome: Outcome
     steady: bool = False
+    churned: int = 500
     most_moved: int = 16  # max-consolidation-preemptees
     newcomer: Callable[[str, int], list[Object]] | None = None
     cycles: int = 0
@@ -72,26 +76,6 @@ def uniform(
     queues = build.tree(leaves, departments, n_nodes * GPUS_PER_NODE)
     for j in range(n_jobs):
         build.job(j, queues[j % leaves], gpus_of(j), pods, build.node(j % n_nodes) if runs(j) else "")
-    return build.objects
-
-
-def big_5000n(prefix: str) -> list[Object]:
-    """4 departments, 36 projects, 360 teams; 28,000 GPUs run; 12,000 single pods and 1,500 gangs of 8 wait."""
-    build = Builder(prefix)
-    n_nodes, n_leaves, n_running = 5000, 360, 28_000
-    build.nodes(n_nodes)
-    total = n_nodes * GPUS_PER_NODE
-    for d in range(4):
-        build.queue(f"dep-{d:03}", "", total / 4, d)
-    for p in range(36):
-        build.queue(f"project-{p:03}", f"dep-{p % 4:03}", total / 36, 4 + p)
-    queues = [build.queue(f"queue-{q:03}", f"project-{q % 36:03}", total / n_leaves, 40 + q) for q in range(n_leaves)]
-    for j in range(n_running):
-        build.job(j, queues[j % n_leaves], node=build.node(j % n_nodes))
-    for j in range(n_running, n_running + 12_000):
-        build.job(j, queues[j % n_leaves])
-    for j in range(n_running + 12_000, n_running + 13_500):
-        build.job(j, queues[j % n_leaves], pods=8)
     return build.objects
 
 
@@ -298,6 +282,10 @@ CASES: dict[str, Case] = {
     ),
     "big-5000n": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True)),
     "big-5000n-steady": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True), steady=True),
+    "arrive-5000n": Case(big_5000n, EVERY_ACTION, Outcome(), newcomer=one_more),
+    "huge-10000n-steady": Case(
+        huge_10000n, EVERY_ACTION, Outcome(bound=500, unschedulable=10_000), steady=True, churned=1000
+    ),
     "explain-40n": Case(explained_40n, EVERY_ACTION, Outcome(reasons_for_all=True), explained=0),
     "explain-2000n": Case(explained_2000n, EVERY_ACTION, Outcome(), explained=0),
     "churn-5000n": Case(big_5000n, EVERY_ACTION, Outcome(), cycles=52, counted=52, changed=500),
