@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.claims.selectors import SelectorAnswers, SelectorQuestion, object_questions, selector_problems
 from kai_sched.model.config import Config
 from kai_sched.model.field_errors import shown
-from kai_sched.model.hints import NO_HINTS, SchedulingHints
+from kai_sched.model.hints import NO_HINTS, PoolAmounts, SchedulingHints
 from kai_sched.model.objects import Phase
 from kai_sched.model.problems import Problem
 from kai_sched.model.store import Cluster
@@ -131,6 +131,13 @@ def decide(
     from kai_sched.cycle.run import run_cycle as run
 
     return run(with_answers(cluster), config, now_ns, cache, hints=hints, answer=answer)
+
+
+def count(cluster: Cluster, config: Config, now_ns: int, cache: Cache, pipelined: Mapping[str, str]) -> PoolAmounts:
+    """As ``cycle.pool_amounts.count_pool``, with what is known of selectors of devices (``cycle.shards.AllShards``)."""
+    from kai_sched.cycle.pool_amounts import count_pool
+
+    return count_pool(with_answers(cluster), config, now_ns, cache, pipelined)
 
 
 def selector_warnings(cluster: Cluster) -> list[Problem]:

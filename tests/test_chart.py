@@ -67,6 +67,8 @@ def nested(schema: dict[str, Any], path: str = "values") -> Iterator[tuple[str, 
         ("replicas", 0),
         ("defaultQueue.parentResources", {"gpus": {}}),
         ("shards", [{"pool": "a100"}]),
+        ("allShards", "yes"),
+        ("global.fairShare", "both"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_path(path: str, wrong: object) -> None:

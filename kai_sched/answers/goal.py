@@ -46,6 +46,13 @@ def group_pods(pods: Mapping[str, Pod], groups: Mapping[str, PodGroup], group: s
     return [] if pod is None or pod.group else [pod]
 
 
+def group_labels(cluster: Cluster, group: str) -> Mapping[str, str]:
+    """The labels of the PodGroup with this key, or of the bare pod."""
+    known = cluster.pod_groups.get(group)
+    pods = group_pods(cluster.pods, cluster.pod_groups, group)
+    return known.labels if known is not None else pods[0].labels if pods else {}
+
+
 def holding(pods: Iterable[Pod]) -> int:
     """How many of the pods have a node."""
     return sum(holds(pod) for pod in pods)

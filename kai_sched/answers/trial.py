@@ -6,26 +6,25 @@ what its changes and its cycles cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from kai_sched.answers.changes import Change
 from kai_sched.answers.goal import group_pods
-from kai_sched.cycle.hint_tracker import HintTracker
+from kai_sched.cycle.pool_amounts import Count, count_pool
 from kai_sched.cycle.run import run_cycle
+from kai_sched.cycle.shards import AllShards, Decide, ShardCycles
 from kai_sched.cycle.world.pods import SECOND_NS, World, advance, stamp_stale
 from kai_sched.lowering.cache import Cache
-from kai_sched.model.config import Config
+from kai_sched.model.config import Config, in_pool
 from kai_sched.model.hints import SchedulingHints
 from kai_sched.model.objects import Object, Pod, PodGroup
 from kai_sched.model.store import Cluster, Store
 from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.result import CycleResult
 
-# A cycle of the cluster at that time, with what the cache and the hints bring from the one before.
-Decide = Callable[[Cluster, Config, int, Cache, SchedulingHints], CycleResult]
 CYCLES_MAX = 16
 FIXED_WORK = 1000
 _WORLD = World(SECOND_NS, revives=False, restarts_clocks=False, keeps_devices=False, stamped=True)
@@ -69,22 +68,39 @@ class TrialOutcome:
 class Trials:
     """Trials of one cluster.
 
+    Parameters
+    ----------
+    config
+        The settings of the shard that is decided, or of all of them at once (``model.shards.Shards.whole``).
+    decide, count
+        Decide a cycle, and count what a pool has (``cycle.shards.AllShards``).
+
     Attributes
     ----------
+    shards
+        The settings of each shard of the cluster, as far as they are known.
     work
         What all trials so far have cost, in a unit that does not depend on the machine: pods and nodes that their
         cycles looked at, and FIXED_WORK for each cycle.
     """
 
-    def __init__(self, cluster: Cluster, config: Config, now_ns: int, decide: Decide = decide_unasked) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: Config,
+        now_ns: int,
+        decide: Decide = decide_unasked,
+        shards: Sequence[Config] = (),
+        count: Count = count_pool,
+    ) -> None:
         self.config = config
         self.now_ns = now_ns
         self.work = 0
-        self._decide = decide
+        self.shards = tuple(shards)
+        self._decided = AllShards(shards if config.node_pools else (config,), decide, count)
         self._store = Store.of(cluster)
         stamp_stale(self._store, now_ns)
         self._base = self._store.cluster()
-        self._cache = Cache()
 
     @property
     def cluster(self) -> Cluster:
@@ -94,7 +110,7 @@ class Trials:
     @property
     def cycle_cost(self) -> int:
         """The work of one cycle without changes."""
-        return _cycle_cost(self._base)
+        return self._cycle_cost(self._base)
 
     @cached_property
     def base(self) -> TrialOutcome:
@@ -114,7 +130,25 @@ class Trials:
         kept += group_pods(self._base.pods, self._base.pod_groups, group)
         if (own := self._base.pod_groups.get(group)) is not None:
             kept.append(own)
-        return Trials(Cluster.of(kept), self.config, self.now_ns, self._decide)
+        return self._of(Cluster.of(kept), self.config)
+
+    def of_all_shards(self) -> Trials:
+        """Trials of the same cluster, in which all its shards are decided."""
+        if self.config.node_pools:
+            return self
+        pools = tuple(sorted(each.node_pool for each in self.shards))
+        return self._of(self._base, replace(self.config, node_pool="", node_pools=pools))
+
+    def of_shard_of(self, labels: Mapping[str, str]) -> Trials:
+        """Trials of the same cluster, in which the shard is decided that has an object with these labels."""
+        if in_pool(labels, self.config):
+            return self
+        found = next((each for each in self.shards if in_pool(labels, each)), self.config)
+        return self._of(self._base, replace(found, fair_share=self.config.fair_share))
+
+    def _of(self, cluster: Cluster, config: Config) -> Trials:
+        decided = self._decided
+        return Trials(cluster, config, self.now_ns, decided.decide, self.shards, decided.count)
 
     @contextmanager
     def left_alone(self) -> Iterator[Course]:
@@ -129,10 +163,16 @@ class Trials:
             else:
                 self._store.restore(base)
 
-    def decide(self, cluster: Cluster, now_ns: int, hints: SchedulingHints) -> CycleResult:
-        """One cycle."""
-        self.work += _cycle_cost(cluster)
-        return self._decide(cluster, self.config, now_ns, self._cache, hints)
+    def begin(self) -> ShardCycles:
+        """Cycles that know of none before."""
+        return self._decided.begin()
+
+    def count(self, cluster: Cluster) -> None:
+        """Count the work of a cycle on this cluster."""
+        self.work += self._cycle_cost(cluster)
+
+    def _cycle_cost(self, cluster: Cluster) -> int:
+        return (FIXED_WORK + len(cluster.pods) + len(cluster.nodes)) * len(self._decided.configs)
 
 
 class Course:
@@ -157,29 +197,24 @@ class Course:
 
     def outcome(self, now_ns: int) -> TrialOutcome:
         """As ``settle``, with all that happens."""
-        store, tracker, trials = self._store, HintTracker(), self._trials
+        store, cycles, trials = self._store, self._trials.begin(), self._trials
         start = view = store.cluster()
         results: list[CycleResult] = []
         evicted: list[Evict] = []
         bound: list[str] = []
-        settled, hints = False, tracker.next_hints()
+        settled = False
         while not settled and len(results) < CYCLES_MAX:
-            result = trials.decide(view, now_ns, hints)
+            trials.count(view)
+            result = cycles.decide(view, now_ns)
             results.append(result)
             evicted += [each for each in result.effects if isinstance(each, Evict)]
             bound += [each.pod for each in result.effects if isinstance(each, Bind)]
             before = store.serial
             if may_change(view, result):
                 advance(store, view, result, now_ns, _WORLD)
-            again = tracker.record(view, result, trials.config) or tracker.due
-            following = tracker.next_hints()
-            settled = store.serial == before and following == hints and not again
-            hints, view, now_ns = following, store.cluster(), now_ns + SECOND_NS
+            settled = store.serial == before and not cycles.changed
+            view, now_ns = store.cluster(), now_ns + SECOND_NS
         return TrialOutcome(start, view, results[0], results[-1], tuple(evicted), tuple(bound), len(results), settled)
-
-
-def _cycle_cost(cluster: Cluster) -> int:
-    return FIXED_WORK + len(cluster.pods) + len(cluster.nodes)
 
 
 def may_change(cluster: Cluster, result: CycleResult) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NoReturn
 
 from kai_sched.answers.changes import (
@@ -18,6 +19,7 @@ from kai_sched.answers.goal import group_pods
 from kai_sched.answers.workload_changes import (
     DEMANDS,
     InClass,
+    InPool,
     InQueue,
     Minimum,
     PodCount,
@@ -106,6 +108,8 @@ def _workload_setting(
     if field == "priorityClassName" and value not in cluster.priority_classes:
         raise unknown("priority class", value, cluster.priority_classes, SET)
     change = make(group, value, text)
+    if isinstance(change, InPool):
+        return replace(change, label=config.node_pool_label)
     if isinstance(change, RequiredLevel):
         _check_level(change, text, cluster)
     if isinstance(change, PodGpus):
@@ -181,6 +185,12 @@ def _check_level(change: RequiredLevel, text: str, cluster: Cluster) -> None:
             raise unknown(f"level of Topology {topology}", change.level, found.levels, SET)
 
 
+def _pool(group: str, value: str, text: str) -> Change:
+    if not value:
+        raise FieldError(SET, f"{text!r}: write a node pool, or none")
+    return InPool(group, "" if value == "none" else value, "")
+
+
 def _tolerate(group: str, value: str, text: str) -> Change:
     if not value:
         raise FieldError(SET, f"{text!r}: write the key of a taint")
@@ -208,6 +218,7 @@ _SETTINGS: dict[str, Callable[[str, str, str], Change]] = {
     "priorityClassName": lambda group, value, _: InClass(group, value),
     "preemptibility": _preemptible,
     "tolerations": _tolerate,
+    "nodePool": _pool,
     "requiredTopologyLevel": _level,
     **{demand: _without(demand) for demand in DEMANDS},
 }

@@ -5,7 +5,7 @@ Only pods that have no node yet change. A group is named by its key; a bare pod 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from kai_sched.answers.changes import pods_of
@@ -238,6 +238,31 @@ class InQueue:
     @property
     def flag(self) -> str:
         return f"--set workload/{self.group}.queue={self.queue}"
+
+
+@dataclass(frozen=True, slots=True)
+class InPool:
+    """The group is in this node pool, by its ``label``; "": in none."""
+
+    group: str
+    pool: str
+    label: str
+
+    def apply(self, store: Store) -> None:
+        _put(
+            store,
+            self.group,
+            lambda group: replace(group, labels=self._labels(group.labels)),
+            lambda pod: replace(pod, labels=self._labels(pod.labels)),
+        )
+
+    def _labels(self, labels: Mapping[str, str]) -> dict[str, str]:
+        others = {key: value for key, value in labels.items() if key != self.label}
+        return {**others, self.label: self.pool} if self.pool else others
+
+    @property
+    def flag(self) -> str:
+        return f"--set workload/{self.group}.nodePool={self.pool or 'none'}"
 
 
 def waits(pod: Pod) -> bool:

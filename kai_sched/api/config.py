@@ -100,6 +100,9 @@ class GlobalSettings(Model):
     gpu_sharing: bool | None = Field(None, description="Whether pods may share GPUs; absent: no.")
     gpu_sharing_mode: SharingMode | None = Field(None, description="How they do; wins over all other fields about it.")
     gpu_memory_reserve: GpuMemoryReserve | None = Field(None, description="What drivers take of each GPU.")
+    fair_share: Literal["pool", "cluster"] | None = Field(
+        None, description="Over what fair shares are computed, with --all-shards; absent: pool."
+    )
 
 
 class PodGrouperArgs(Model):

@@ -50,6 +50,7 @@ def simulate(
     queue_label_key: flags.QueueLabelKeyOffline = None,
     nodepool_label_key: flags.NodePoolLabelKeyOffline = None,
     partition_label_value: flags.PartitionLabelValueOffline = None,
+    all_shards: flags.AllShardsOffline = False,
     cluster: flags.Cluster = False,
     kubeconfig: flags.Kubeconfig = None,
     context: flags.Context = None,
@@ -64,13 +65,14 @@ def simulate(
     from kai_sched.cli.simulate import Shown, SimulateOptions, simulate
 
     flags.check_input(paths, cluster, kubeconfig, context)
+    flags.check_all_shards(all_shards, config, partition_label_value)
     given = {
         "scheduler_name": scheduler_name,
         "queue_label": queue_label_key,
         "node_pool_label": nodepool_label_key,
         "node_pool": partition_label_value,
     }
-    found = _input(paths, config, now, solver, cluster, kubeconfig, context, given)
+    found = replace(_input(paths, config, now, solver, cluster, kubeconfig, context, given), all_shards=all_shards)
     changes = _changes(settings, add_nodes, drain, uncordon, remove, override)
     shown = Shown(output, everything, pending, namespace, queue, selector, sort, headers)
     raise typer.Exit(simulate(SimulateOptions(replace(found, actions=actions, changes=changes), cycles, shown)))
@@ -89,6 +91,7 @@ def top(
     queue: flags.OfQueue = "",
     selector: flags.WithLabels = "",
     sort: flags.Sort = "age",
+    all_shards: flags.AllShardsOffline = False,
     cluster: flags.Cluster = False,
     kubeconfig: flags.Kubeconfig = None,
     context: flags.Context = None,
@@ -102,7 +105,8 @@ def top(
     from kai_sched.cli.top import top
 
     flags.check_input(paths, cluster, kubeconfig, context)
-    found = _input(paths, config, now, solver, cluster, kubeconfig, context, {})
+    flags.check_all_shards(all_shards, config, None)
+    found = replace(_input(paths, config, now, solver, cluster, kubeconfig, context, {}), all_shards=all_shards)
     shown = Shown("wide" if wide else "table", everything, pending, namespace, queue, selector, sort)
     raise typer.Exit(top(SimulateOptions(found, shown=shown), every))
 
@@ -130,6 +134,7 @@ def explain(
     uncordon: flags.Uncordoned = None,
     remove: flags.Removed = None,
     override: flags.Overrides = None,
+    all_shards: flags.AllShardsOffline = False,
     cluster: flags.Cluster = False,
     kubeconfig: flags.Kubeconfig = None,
     context: flags.Context = None,
@@ -143,9 +148,10 @@ def explain(
     if not cluster and not any(path == "-" or os.path.exists(path) for path in paths or ()):
         _refuse_file(name)
     flags.check_input(paths, cluster, kubeconfig, context)
+    flags.check_all_shards(all_shards, config, None)
     options = _input(paths, config, now, solver, cluster, kubeconfig, context, {})
     changes = _changes(settings, add_nodes, drain, uncordon, remove, override)
-    options = replace(options, changes=changes, run_times=tuple(runtime or ()))
+    options = replace(options, changes=changes, run_times=tuple(runtime or ()), all_shards=all_shards)
     found = _read(options, CYCLES_OF_AN_EXPLANATION)
     from kai_sched.cli.questions import run_explain
 
@@ -172,6 +178,7 @@ def fit(
     uncordon: flags.Uncordoned = None,
     remove: flags.Removed = None,
     override: flags.Overrides = None,
+    all_shards: flags.AllShardsOffline = False,
     cluster: flags.Cluster = False,
     kubeconfig: flags.Kubeconfig = None,
     context: flags.Context = None,
@@ -183,9 +190,10 @@ def fit(
     if not on and not cluster:
         raise typer.BadParameter("name files with the cluster by --on, or read a running one with --cluster")
     flags.check_input(on, cluster, kubeconfig, context)
+    flags.check_all_shards(all_shards, config, None)
     options = _input([*(on or ()), *workloads], config, now, solver, cluster, kubeconfig, context, {})
     changes = _changes(settings, add_nodes, drain, uncordon, remove, override)
-    options = replace(options, changes=changes, run_times=tuple(runtime or ()))
+    options = replace(options, changes=changes, run_times=tuple(runtime or ()), all_shards=all_shards)
     found = _read(options, CYCLES_OF_A_FIT)
     from kai_sched.cli.questions import run_fit
 

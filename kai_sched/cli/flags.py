@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from kai_sched.api.names import DEFAULT_SHARD
 from kai_sched.cli.completion import (
     complete_added_nodes,
     complete_changes,
@@ -39,6 +40,21 @@ def check_input(paths: list[str] | None, cluster: bool, kubeconfig: str | None, 
             raise typer.BadParameter(f"{flag} is for --cluster: add it, or leave {flag} out")
 
 
+def check_shards(all_shards: bool, shard: str, partition_label_value: str | None) -> None:
+    """Raises typer.BadParameter where all shards and one of them are asked for, or a shard without a name."""
+    if all_shards and (shard != DEFAULT_SHARD or partition_label_value):
+        raise typer.BadParameter("--all-shards is for all of them: leave --shard and --partition-label-value out")
+    if not shard:
+        raise typer.BadParameter("--shard needs the name of a SchedulingShard")
+
+
+def check_all_shards(all_shards: bool, config: str | None, partition_label_value: str | None) -> None:
+    """Raises typer.BadParameter where all shards are decided and the settings of one are given."""
+    for flag, value in (("--config", config), ("--partition-label-value", partition_label_value)):
+        if all_shards and value is not None:
+            raise typer.BadParameter(f"{flag} is for one shard: leave it or --all-shards out")
+
+
 SOLVERS = ("auto", "compiled", "interpreted")
 OUTPUTS = ("table", "wide", "name", "csv", "json", "yaml", "html")
 SORTS = ("age", "name", "queue", "gpus")
@@ -64,6 +80,12 @@ FactsOutput = Annotated[
 SystemNamespace = Annotated[str, typer.Option(metavar="NAME", help="Where the scheduler is installed.")]
 SchedulerName = Annotated[str, typer.Option(metavar="NAME", help="The schedulerName of the pods to schedule.")]
 Shard = Annotated[str, typer.Option(metavar="NAME", help="The SchedulingShard to serve.")]
+AllShards = Annotated[
+    bool, typer.Option("--all-shards", help="Decide for all SchedulingShards of the cluster, each by itself.")
+]
+AllShardsOffline = Annotated[
+    bool, typer.Option("--all-shards", help="Decide for all SchedulingShards in the input, each by itself.")
+]
 PartitionLabelValue = Annotated[
     str, typer.Option(metavar="VALUE", help="The node pool to serve; empty: objects without the label of node pools.")
 ]

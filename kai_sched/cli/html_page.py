@@ -45,7 +45,7 @@ def write_page(decided: DecidedCase, as_of: str, extras: PageExtras = PageExtras
     config, workloads = decided.case.config, workloads_of(decided.cluster)
     explanations, notes = {}, []
     if extras.answer is None and decided.overview.waiting:
-        trials = Trials(decided.cluster, config, decided.now_ns, library.decide)
+        trials = Trials(decided.cluster, config, decided.now_ns, library.decide, decided.case.shards, library.count)
         with Progress(sys.stderr).step("simulating changes"):
             explained = explain_waiting(decided.overview, trials, workloads)
         explanations, notes = dict(explained.found), [explained.text]

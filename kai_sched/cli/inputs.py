@@ -64,6 +64,7 @@ class InputOptions:
     cluster: ClusterOptions | None = None  # a running cluster that is read beside the files
     changes: ChangeOptions = ChangeOptions()
     run_times: tuple[str, ...] = ()  # "KIND/NAME=2h"
+    all_shards: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,14 @@ def read_input(options: InputOptions, cycles: int = 1, progress: Progress | None
             print_problems(problems)
             return None
         paths, contents = (live.name, *paths), {live.name: live.content()}
-    loaded = load(paths, config=options.config, settings=options.settings, contents=contents, on_progress=progress.say)
+    loaded = load(
+        paths,
+        config=options.config,
+        settings=options.settings,
+        contents=contents,
+        all_shards=options.all_shards,
+        on_progress=progress.say,
+    )
     fatal = any(problem.fatal for problem in (*problems, *loaded.problems))
     about_selectors = (
         [] if fatal else [each for case in loaded.cases for each in library.selector_warnings(case.store.cluster())]
@@ -171,5 +179,7 @@ def _with_options(case: SimulationCase, actions: tuple[str, ...] | None, now_ns:
     """The case changed by the options. Without an option the value of the files applies; the default time is now."""
     if now_ns is None:
         now_ns = time.time_ns() if case.now_ns is None else case.now_ns
-    config = case.config if actions is None else replace(case.config, actions=actions)
-    return replace(case, config=config, now_ns=now_ns)
+    if actions is None:
+        return replace(case, now_ns=now_ns)
+    shards = tuple(replace(each, actions=actions) for each in case.shards)
+    return replace(case, config=replace(case.config, actions=actions), shards=shards, now_ns=now_ns)

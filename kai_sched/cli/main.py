@@ -144,6 +144,7 @@ def run(
     namespace: flags.Namespace = "kai-scheduler",
     scheduler_name: flags.SchedulerName = "kai-scheduler",
     shard: flags.Shard = "default",
+    all_shards: flags.AllShards = False,
     partition_label_value: flags.PartitionLabelValue = "",
     nodepool_label_key: flags.NodePoolLabelKey = "kai.scheduler/node-pool",
     queue_label_key: flags.QueueLabelKey = "kai.scheduler/queue",
@@ -169,6 +170,7 @@ def run(
 
     Several may run, one leads. Exit status: 0 after a signal, 1 if it is to be started again, 2 if it cannot start.
     """
+    flags.check_shards(all_shards, shard, partition_label_value)
     from kai_sched.cli.run import RunArguments, base_config, run
     from kai_sched.operator.options import RunOptions, default_folder
 
@@ -177,7 +179,7 @@ def run(
         context=context,
         namespace=namespace,
         config=base_config(scheduler_name, queue_label_key, nodepool_label_key, partition_label_value),
-        shard=shard,
+        shard="" if all_shards else shard,
         lease=lease_name,
         listen_address=listen_address,
         webhook_address=webhook_address,

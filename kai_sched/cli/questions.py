@@ -20,6 +20,7 @@ from kai_sched.answers.trial import Trials
 from kai_sched.answers.what_if import read_new_nodes, read_setting
 from kai_sched.answers.when import RunTime, deadline_run_times
 from kai_sched.answers.words import minute, some
+from kai_sched.answers.workload_changes import InPool
 from kai_sched.answers.workloads import Workload, Workloads, workloads_of
 from kai_sched.cli.inputs import (
     BAD_INPUT,
@@ -36,6 +37,7 @@ from kai_sched.files.sources import FilePosition
 from kai_sched.model.field_errors import FieldError
 from kai_sched.model.problems import Problem
 from kai_sched.model.read.kinds import NAMESPACED
+from kai_sched.model.store import Cluster
 from kai_sched.model.times import parse_duration
 from kai_sched.report import answers_json
 from kai_sched.report.console import width_of_terminal, write_lines
@@ -68,13 +70,21 @@ def open_case(found: Input, changes: ChangeOptions) -> Opened:
             raise FieldError(str(FilePosition(case.path)), message)
     (case,) = found.cases
     cluster = case.store.cluster()
-    trials = Trials(cluster, case.config, case.now_ns or 0, library.decide)
+    trials = trials_of(case, cluster)
     if not changes.any:
         return Opened(case, trials, workloads_of(cluster))
     made = read_changes(changes, case, workloads_of(cluster))
     store = changed(cluster, made)
-    after = Trials(store.cluster(), case.config, case.now_ns or 0, library.decide)
+    after = trials_of(case, store.cluster())
+    if len(case.shards) > 1 and any(isinstance(each, InPool) for each in made):
+        # Another shard decides about the workload than before.
+        after, trials = after.of_all_shards(), trials.of_all_shards()
     return Opened(replace(case, store=store), after, workloads_of(store.cluster()), trials)
+
+
+def trials_of(case: SimulationCase, cluster: Cluster) -> Trials:
+    """Trials of a cluster with the settings and the time of the case."""
+    return Trials(cluster, case.config, case.now_ns or 0, library.decide, case.shards, library.count)
 
 
 def read_changes(changes: ChangeOptions, case: SimulationCase, workloads: Workloads) -> list[Change]:

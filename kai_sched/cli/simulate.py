@@ -141,13 +141,12 @@ def _print(case: SimulationCase, shown: Shown, found: Input, one_of_many: bool, 
 
 def _decide(case: SimulationCase, settle_last: bool, progress: Progress) -> Iterator[Cycle]:
     """Run the cycles of the case. The last one's effects are applied to the store only with ``settle_last``."""
-    from kai_sched.cycle.hint_tracker import HintTracker
-    from kai_sched.lowering.cache import Cache
+    from kai_sched.cycle.shards import AllShards
 
     step_ns = round(case.seconds_between_cycles * 1e9)
     world = World(step_ns, case.keeps_terminating, *[case.is_scenario] * 3)
-    cluster, cache = case.store.cluster(), Cache()
-    now_ns, tracker = case.now_ns or 0, HintTracker()
+    cluster, now_ns = case.store.cluster(), case.now_ns or 0
+    cycles = AllShards(case.decided, library.decide, library.count).begin()
     if world.restarts_clocks:
         restart_clocks(case.store, cluster.pod_groups, cluster.pods, now_ns)
     work = f"scheduling {count(len(cluster.pods), 'pod')} on {count(len(cluster.nodes), 'node')}"
@@ -156,15 +155,13 @@ def _decide(case: SimulationCase, settle_last: bool, progress: Progress) -> Iter
     for number in range(1, case.cycles + 1):
         cluster = case.store.cluster()
         with progress.step(work if case.cycles == 1 else f"{work}, cycle {number} of {case.cycles}"):
-            result = library.decide(cluster, case.config, now_ns, cache, tracker.next_hints())
+            result = cycles.decide(cluster, now_ns, remember=step_ns > 0 or not case.is_scenario)
             settle = settle_last or number < case.cycles
             if settle:
                 advance(case.store, cluster, result, now_ns, world)
             settled = settled_states(result, case.store.cluster()) if settle_last else {}
         yield Cycle(cluster, result, settled, now_ns, tuple(each.by_kueue for each in case.suspended))
         now_ns += step_ns
-        if step_ns > 0 or not case.is_scenario:
-            tracker.record(cluster, result, case.config)
 
 
 def _print_data(case: SimulationCase, output: str, problems: Sequence[Problem], progress: Progress) -> None:

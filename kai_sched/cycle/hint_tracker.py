@@ -30,9 +30,12 @@ class HintTracker:
     With ``victims: original``, groups that were pipelined onto free room are listed in ``pipelined_free``. A group
     that then loses pods is never listed again: queues whose quotas contradict each other could otherwise take the same
     room from each other in turn, so that pods start only to be evicted.
+
+    ``pipelined`` has the node of each pod that the last cycle pipelined.
     """
 
     pipelined_free: frozenset[str] = frozenset()
+    pipelined: Mapping[str, str] = field(default_factory=dict)
     first: Mapping[str, int] = field(default_factory=dict)
     nominated_nodes: Mapping[str, str] = field(default_factory=dict)
     search_round: SearchRound = field(default_factory=SearchRound)
@@ -71,8 +74,9 @@ class HintTracker:
         """
         self.search_round.record(cluster, result)
         self.claim_turns.record(cluster, result)
+        self.pipelined = {each.pod: each.node for each in result.effects if isinstance(each, Pipeline)}
         if config.victims == "minimal":
-            self.nominated_nodes = {each.pod: each.node for each in result.effects if isinstance(each, Pipeline)}
+            self.nominated_nodes = self.pipelined
             self.first = Counter(cluster.pods[key].group_key for key in self.nominated_nodes)
             return self.claim_turns.due
         evicted = {each.group for each in result.effects if isinstance(each, Evict)}

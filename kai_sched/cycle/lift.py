@@ -15,11 +15,13 @@ import numpy as np
 
 from kai_sched.cycle.claim_uses import claim_uses, freed_gpus
 from kai_sched.cycle.explain.groups import ACTION_NAMES, SharedFacts, explain_group
+from kai_sched.cycle.pool_amounts import pool_amounts
 from kai_sched.lowering.claims.devices import DeviceBook
 from kai_sched.lowering.lower import Lowered
 from kai_sched.lowering.numa import zones_in_names
 from kai_sched.model import resources
 from kai_sched.model.gpu_memory import memory_price
+from kai_sched.model.hints import NO_POOLS
 from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.model.numa import NO_PLACEMENT, Placement
 from kai_sched.model.objects import Pod
@@ -93,6 +95,7 @@ def lift(lowered: Lowered, solution: Solution, now_ns: int, by_node: bool = Fals
         leaving=_leaving(lowered, solution),
         hard_claims=_hard_claims(lowered, solution),
         line=Lifted(partial(_line, lowered, solution)),
+        pool=pool_amounts(lowered, solution.pool) if solution.pool else NO_POOLS,
     )
 
 

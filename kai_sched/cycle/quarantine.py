@@ -12,7 +12,7 @@ An error is raised as it is if it does not occur again, or if no object causes i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,11 +20,12 @@ from kai_sched.cycle.explain.left_out import explained
 from kai_sched.cycle.fault_search import EndError, FaultSearch, ordered
 from kai_sched.cycle.left_out import Exclusions, leave_out, missing_from, view_without
 from kai_sched.cycle.lift import Lifted
+from kai_sched.cycle.pool_amounts import count_pool
 from kai_sched.cycle.run import run_cycle
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.errors import LoweringError
 from kai_sched.model.config import Config
-from kai_sched.model.hints import NO_HINTS, SchedulingHints
+from kai_sched.model.hints import NO_HINTS, PoolAmounts, SchedulingHints
 from kai_sched.model.objects import BindRequest, Object, Pod
 from kai_sched.model.queue_tree import rooted_queues
 from kai_sched.model.store import TABLES, Change, Cluster
@@ -167,6 +168,13 @@ class Quarantine:
         transient = failed[1] if failed and not quarantined and not suspected else None
         return Outcome(result, quarantined, released, transient, retry_at, failed)
 
+    def count(self, cluster: Cluster, config: Config, now_ns: int, pipelined: Mapping[str, str]) -> PoolAmounts:
+        """As ``pool_amounts.count_pool``, without the objects that make cycles fail. Raises what that raises."""
+        names = frozenset(self._quarantined) | self._search.out.keys()
+        if names:
+            cluster = self._without(leave_out(cluster, names, keep=self._keep), cluster, config)
+        return count_pool(cluster, config, now_ns, self._cache, pipelined)
+
     def _due(self, entry: Quarantined, cluster: Cluster) -> float:
         """When the object is tried again: earlier if it has changed."""
         return entry.earliest_retry_at if self._has_changed(entry, cluster) else entry.retry_at
@@ -224,10 +232,13 @@ class Quarantine:
         return result
 
     def _cycle_without(self, exclusions: Exclusions, arguments: _Arguments) -> CycleResult:
+        self.view = self._without(exclusions, arguments.cluster, arguments.config)
+        return arguments.run(self.view, self._cache)
+
+    def _without(self, exclusions: Exclusions, cluster: Cluster, config: Config) -> Cluster:
         if exclusions != self._exclusions or self._identity is None:
             self._exclusions, self._identity = exclusions, object()
-        self.view = view_without(arguments.cluster, exclusions, arguments.config, self._identity)
-        return arguments.run(self.view, self._cache)
+        return view_without(cluster, exclusions, config, self._identity)
 
     def _recover(self, arguments: _Arguments, error: Exception) -> CycleResult:
         """A cycle without the objects that make it fail. Raises its error if there is none."""

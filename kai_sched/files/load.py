@@ -21,9 +21,10 @@ from kai_sched.files.dump_info import DumpInfo
 from kai_sched.files.ephemeral_claims import with_ephemeral_claims
 from kai_sched.files.errors import BrokenInput
 from kai_sched.files.expanded import Expanded, SuspendedWorkload, has_work
+from kai_sched.files.input_problems import answer_problem, idle_files, pool_problems, second_dump, unread_kinds
 from kai_sched.files.input_time import TimeSource, newest_time_ns
 from kai_sched.files.items import Item, problem_in, read_items, unfold, warner, without_older
-from kai_sched.files.past_usage import usage_in
+from kai_sched.files.past_usage import usage_of_shards
 from kai_sched.files.reading import read_with_faults
 from kai_sched.files.run_times import Deadline, WorkloadName, deadlines
 from kai_sched.files.scenario import SCENARIO, read_scenario, unplaced
@@ -36,7 +37,7 @@ from kai_sched.model.field_errors import FieldError, shown
 from kai_sched.model.garbage import collector_paused
 from kai_sched.model.objects import Queue, UsedShares
 from kai_sched.model.problems import Problem
-from kai_sched.model.read.kinds import GROUPING, KINDS, OPERATOR_CONFIG, POD, SHARD, Kind, Reader, read_version
+from kai_sched.model.read.kinds import GROUPING, KINDS, OPERATOR_CONFIG, POD, SHARD, Kind, Reader
 from kai_sched.model.store import Store
 from kai_sched.reconcile.admission.review import AdmissionSettings
 from kai_sched.telemetry.pace import Pace
@@ -74,6 +75,9 @@ class SimulationCase:
         Workloads without pods, as they are suspended; by kind, namespace and name.
     deadlines
         How long workloads run at most.
+    shards
+        The settings of each SchedulingShard, in the order of their names. All are decided where ``config`` is that of
+        all of them (``Config.node_pools``).
     """
 
     path: str
@@ -91,6 +95,12 @@ class SimulationCase:
     dump: DumpInfo | None = None
     suspended: tuple[SuspendedWorkload, ...] = ()
     deadlines: Mapping[WorkloadName, Deadline] = field(default_factory=dict)
+    shards: tuple[Config, ...] = ()
+
+    @property
+    def decided(self) -> tuple[Config, ...]:
+        """The settings of each shard that is decided."""
+        return self.shards if self.config.node_pools else (self.config,)
 
     @property
     def actions(self) -> tuple[str, ...]:
@@ -119,6 +129,7 @@ def load(
     settings: Mapping[str, Any] = {},
     contents: Mapping[str, bytes] = {},
     newer: Collection[str] = (),
+    all_shards: bool = False,
     on_progress: Callable[[str], None] | None = None,
 ) -> Loaded:
     """Read all clusters and check them (``model.checks``).
@@ -140,6 +151,8 @@ def load(
     newer
         Files and folders whose objects take the place of those of the same kind and name in others. Else an object
         that is there twice is an error.
+    all_shards
+        Decide for all SchedulingShards in the files, each by itself.
     on_progress
         Called with a text once the work takes seconds.
     """
@@ -148,22 +161,31 @@ def load(
     if wrong := [path for path in paths if not isinstance(path, str)]:
         raise TypeError(f"load takes paths as texts, not {shown(wrong[0])}: write str(...)")
     with collector_paused():
-        return _load(paths, stdin or sys.stdin.buffer, config, settings, contents, newer, Pace(on_progress))
+        problems: list[Problem] = []
+        of_file = _overlay(config, stdin or sys.stdin.buffer, problems)
+        overlay: Overlay = lambda base: replace(of_file(base), **settings)  # noqa: E731
+        given = _Settings(overlay, all_shards)
+        return _load(paths, stdin or sys.stdin.buffer, given, problems, contents, newer, Pace(on_progress))
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """What the caller says of settings: a function that changes those of the files, and whether all shards count."""
+
+    overlay: Overlay
+    all_shards: bool
 
 
 def _load(
     paths: Sequence[str],
     stdin: BinaryIO,
-    config: str | None,
-    settings: Mapping[str, Any],
+    settings: _Settings,
+    problems: list[Problem],
     contents: Mapping[str, bytes],
     newer: Collection[str],
     pace: Pace,
 ) -> Loaded:
-    problems: list[Problem] = []
     unread: Counter[Kind] = Counter()
-    of_file = _overlay(config, stdin, problems)
-    overlay: Overlay = lambda base: replace(of_file(base), **settings)  # noqa: E731
     plain: list[Item] = []
     places: list[Item | None] = []  # scenarios, and None where the cluster of plain objects stands
     dumps: list[DumpInfo] = []
@@ -180,52 +202,37 @@ def _load(
         plain.append(item)
     if newer:
         plain = without_older(plain, newer)
-    problems.extend(_answer(path, kind) for path, kind in answers.items())
+    problems.extend(answer_problem(path, kind) for path, kind in answers.items())
     is_incomplete = any(problem.fatal for problem in problems)
     if not places and not is_incomplete:
         source = str(FilePosition(paths[0])) if len(paths) == 1 else ""
         message = "no objects in the input: name files that hold Kubernetes objects"
         problems.append(Problem(source, "", "", message, fatal=True))
     if len(dumps) > 1:  # most objects are in both: to tell each of them would hide what is wrong
-        return Loaded((), (*(problem for problem in problems if problem.fatal), _second_dump(dumps)))
+        return Loaded((), (*(problem for problem in problems if problem.fatal), second_dump(dumps)))
     cases = []
     for place in places:
         if place:
-            case, items = _scenario(place, overlay, problems)
+            case, items = _scenario(place, settings, problems)
         else:
-            case, items = _cluster(plain, dumps, overlay, problems), plain
+            case, items = _cluster(plain, dumps, settings, problems), plain
         expanded = _expand(items, case.config, problems)
         expanded = replace(expanded, items=with_ephemeral_claims(with_claims(expanded.items, items, problems)))
         if not place:
             problems.extend(name_problems(plain, case.config.queue_label))
-            case = replace(case, usage=usage_in(plain, case.config, problems))
+            case = replace(case, usage=usage_of_shards(plain, case.config, case.decided, problems))
         sources = _read(expanded, case, pace, problems, unread)
         if not place:
+            problems += pool_problems(case.store.cluster(), case.config)
             pods = [item for item in expanded.items if item.kind == POD]
             _admit([*(item for item in plain if item.kind != POD), *pods], case.config, problems)
         if not place and not any(problem.fatal for problem in problems):
-            problems.extend(_idle_files(paths, plain, expanded.items))
+            problems.extend(idle_files(paths, plain, expanded.items))
         cases.append(replace(case, sources=sources, suspended=expanded.suspended, deadlines=deadlines(items)))
-    problems.extend(_unread(unread))
+    problems.extend(unread_kinds(unread))
     if is_incomplete:  # what a warning misses may be in what could not be read
         problems = [problem for problem in problems if problem.fatal]
     return Loaded(tuple(cases), tuple(limited(problems)))
-
-
-def _answer(path: str, kind: str) -> Problem:
-    """The error for a file that kai-sched has printed."""
-    is_plan = kind == names.PLAN_KIND
-    what = "a plan that kai-sched has printed" if is_plan else f"an answer that kai-sched has printed ({kind})"
-    message = f"{what}, and a cluster is needed: name the cluster that it is about"
-    if is_plan:
-        message += "; `kai-sched diff A B` compares two files with plans"
-    return Problem(str(FilePosition(path)), "", "", message, fatal=True)
-
-
-def _second_dump(dumps: Sequence[DumpInfo]) -> Problem:
-    remedy = "name one of them, or compare two with `kai-sched diff A B`"
-    message = f"a second dump after {dumps[0].source}, and all files together are one cluster: {remedy}"
-    return Problem(str(dumps[1].source), "", "", message, fatal=True)
 
 
 def _overlay(config: str | None, stdin: BinaryIO, problems: list[Problem]) -> Overlay:
@@ -251,21 +258,27 @@ def _overlay(config: str | None, stdin: BinaryIO, problems: list[Problem]) -> Ov
 
 
 def _cluster(
-    items: Sequence[Item], dumps: Sequence[DumpInfo], overlay: Overlay, problems: list[Problem]
+    items: Sequence[Item], dumps: Sequence[DumpInfo], settings: _Settings, problems: list[Problem]
 ) -> SimulationCase:
     """The case of the plain objects, at the time of their dump, or else at the newest time in them."""
     dump = dumps[0] if dumps else None
-    config = overlay(cluster_config(items, dump, problems))
+    found = cluster_config(items, dump, problems, settings.all_shards)
+    config, shards = settings.overlay(found.config), found.shards
+    if settings.all_shards:
+        shards = tuple(settings.overlay(each) for each in shards)
     now_ns, source = (dump.time_ns, TimeSource.DUMP) if dump else (None, TimeSource.CLOCK)
     if now_ns is None:
         now_ns = newest_time_ns(items)
         source = TimeSource.CLOCK if now_ns is None else TimeSource.NEWEST
     path = items[0].source.path
-    return SimulationCase(path, CLUSTER_NAME, False, Store(), config, now_ns=now_ns, now_source=source, dump=dump)
+    case = SimulationCase(path, CLUSTER_NAME, False, Store(), config, now_ns=now_ns, now_source=source)
+    return replace(case, dump=dump, shards=shards)
 
 
-def _scenario(item: Item, overlay: Overlay, problems: list[Problem]) -> tuple[SimulationCase, list[Item]]:
+def _scenario(item: Item, settings: _Settings, problems: list[Problem]) -> tuple[SimulationCase, list[Item]]:
     place = item.source
+    if settings.all_shards:
+        problems.append(problem_in(item, "", "--all-shards is not for a scenario, which is one shard", fatal=True))
     case = SimulationCase(place.path, "", True, Store(), Config())
     try:
         scenario = read_scenario(item.raw, warner(item, problems))
@@ -280,7 +293,7 @@ def _scenario(item: Item, overlay: Overlay, problems: list[Problem]) -> tuple[Si
     case = replace(
         case,
         name=scenario.name,
-        config=overlay(scenario.config),
+        config=settings.overlay(scenario.config),
         cycles=scenario.cycles,
         now_ns=scenario.now_ns,
         now_source=TimeSource.CLOCK if scenario.now_ns is None else TimeSource.SCENARIO,
@@ -362,27 +375,3 @@ def _as_written(problem: Problem, queue: QueueChoice, label: str) -> Problem:
         return replace(problem, subject=queue.subject, field=queue.field)
     message = f"the label is missing, and {problem.message}"
     return replace(problem, subject=queue.subject, field=f"metadata.labels[{label}]", message=message)
-
-
-def _idle_files(paths: Sequence[str], plain: Sequence[Item], expanded: Sequence[Item]) -> list[Problem]:
-    """Problems for named files without any object that the scheduler uses: a kind may be misspelt."""
-    known = {*KINDS, SHARD, OPERATOR_CONFIG}
-    given, unused = (Counter(item.source.path for item in items) for items in (plain, expanded))
-    unused -= Counter(item.source.path for item in expanded if item.kind in known)
-    found = []
-    for path in dict.fromkeys(paths):
-        if given[path] and unused[path] >= given[path]:
-            kinds = ", ".join(sorted({item.kind[1] for item in plain if item.source.path == path}))
-            message = f"it has no object that the scheduler uses ({kinds}): correct the kind, or leave the file out"
-            found.append(Problem(path, "", "", message, fatal=True))
-    return found
-
-
-def _unread(counts: Mapping[Kind, int]) -> list[Problem]:
-    found = []
-    for (version, kind), count in sorted(counts.items()):
-        text = f"{count} object{'' if count == 1 else 's'} ignored: this version does not use the kind"
-        if read := read_version(version, kind):
-            text = f"{count} object{'' if count == 1 else 's'} ignored: this version reads {read}"
-        found.append(Problem("", f"{kind} ({version})", "", text))
-    return found

@@ -11,7 +11,7 @@ import msgspec
 
 from kai_sched.api import core, names
 from kai_sched.files.items import Item, problem_in
-from kai_sched.model.config import Config, past_usage_map
+from kai_sched.model.config import CLUSTER, Config, past_usage_map
 from kai_sched.model.objects import UsedShares
 from kai_sched.model.problems import Problem
 
@@ -54,6 +54,15 @@ def usage_in(items: Sequence[Item], config: Config, problems: list[Problem]) -> 
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
             problems.append(problem_in(item, f"data.{names.PAST_USAGE_KEY}", f"{error}: {REMEDY}"))
     return {}
+
+
+def usage_of_shards(
+    items: Sequence[Item], config: Config, shards: Sequence[Config], problems: list[Problem]
+) -> Mapping[str, UsedShares]:
+    """As ``usage_in``, of each of these shards, or of all of them at once, as ``config`` says (2.8)."""
+    if config.fair_share == CLUSTER:
+        return usage_in(items, config, problems)
+    return {queue: used for shard in shards for queue, used in usage_in(items, shard, problems).items()}
 
 
 def _shares(given: _Shares) -> UsedShares:

@@ -18,7 +18,7 @@ from kai_sched.files.errors import BrokenInput
 from kai_sched.model.claims.objects import ClaimRequests, ContainerDevices, ResourceClaim
 from kai_sched.model.claims.selectors import SelectorAnswer
 from kai_sched.model.config import Config
-from kai_sched.model.hints import SchedulingHints
+from kai_sched.model.hints import PoolAmounts, SchedulingHints
 from kai_sched.model.objects import Object, Pod, Shape
 from kai_sched.model.store import TABLES, Cluster
 from kai_sched.plan.plan_text import encode
@@ -72,6 +72,7 @@ class _Hints(msgspec.Struct):
     closed_nodes: list[str]
     brief: list[str]
     awaited_devices: list[tuple[str, str]]
+    elsewhere: PoolAmounts
 
 
 class _RecordingHead(msgspec.Struct, rename="camel"):
@@ -151,6 +152,7 @@ def _sorted_hints(hints: SchedulingHints) -> _Hints:
         closed_nodes=sorted(hints.closed_nodes),
         brief=sorted(hints.brief),
         awaited_devices=sorted(hints.awaited_devices),
+        elsewhere=hints.elsewhere,
     )
 
 

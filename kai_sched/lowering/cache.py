@@ -36,7 +36,7 @@ from kai_sched.lowering.sub_group_tree import Layout, layout_key, make_layout
 from kai_sched.lowering.term_work import POD_WORK_MAX, KnownWork, TermLimits, find_limits, too_many_requirements
 from kai_sched.lowering.terms import TermBook
 from kai_sched.model.claims.objects import EXTENDED_PREFIX
-from kai_sched.model.config import Config, in_pool
+from kai_sched.model.config import Config, in_pool, pool_of_conditions
 from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.model.objects import BindRequest, Namespace, Node, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Change, Cluster
@@ -255,7 +255,7 @@ class Cache:
 
     def _group_cells(self, by_key: Mapping[str, PodGroup], config: Config, bare: bool) -> Longs:
         """(groups, cells) the cells of groups; ``bare``: each stands for a bare pod."""
-        groups = list(by_key.values())
+        groups, pool = list(by_key.values()), pool_of_conditions({}, config)
         cells = np.empty((len(groups), len(GroupCell)), np.int64)
         cells[:, GroupCell.ID] = self.group_ids.rows(by_key)
         cells[:, GroupCell.QUEUE] = self.queue_names.rows([group.queue for group in groups])
@@ -268,7 +268,7 @@ class Cache:
         cells[:, GroupCell.STALE_SINCE] = [moment(each.stale_since_ns) if each.stale_since_ns else 0 for each in groups]
         cells[:, GroupCell.MAY_EVICT_AT] = [may_evict_at(group) if group.preemption_delay_s else 0 for group in groups]
         cells[:, GroupCell.GRACE] = [UNSET if (s := each.staleness_grace_s) is None else grace(s) for each in groups]
-        cells[:, GroupCell.GIVEN_UP] = [group.given_up_in == config.pool_of_conditions for group in groups]
+        cells[:, GroupCell.GIVEN_UP] = [group.given_up_in == pool for group in groups]
         return cells
 
     def _layout_of(self, group: PodGroup) -> int:

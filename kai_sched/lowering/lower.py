@@ -138,7 +138,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     ``hints`` say which groups go first, wait or must not search, and which nodes pods should get again.
     """
     cache.sync(cluster, config)
-    nodes, queues = node_list(cache), lower_queues(cluster.queues, config)
+    nodes, queues = node_list(cache), lower_queues(cluster.queues, config, hints.elsewhere)
     jobs = lower_jobs(cluster, cache, queues, hints, config.staleness_grace_s, moment(now_ns))
     pods = _place_pods(cache, jobs, nodes, now_ns, config, hints)
     objects, placed = cache.pods.objects[pods.rows], (pods.node, pods.status)

@@ -14,13 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.lowering.limits import duration, whole
-from kai_sched.model.config import Config, in_pool
+from kai_sched.model.config import Config, sees_queue
+from kai_sched.model.hints import NO_POOLS, NOTHING, PoolAmounts, QueueAmounts
 from kai_sched.model.objects import UNLIMITED, Queue, Share
 from kai_sched.model.queue_tree import missing_above, rooted_queues
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Longs, Queues
 
 SYNTHETIC_ROOT = "default"
+_NO_AMOUNTS = QueueAmounts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +54,12 @@ class QueueRows:
 
 
 def visible_queues(queues: Mapping[str, Queue], config: Config) -> dict[str, Queue]:
-    """The queues of the node pool, each with the parent that counts for fairness.
+    """The queues that count, each with the parent that counts for fairness.
 
     Without full hierarchy fairness, all queues with a parent become children of one unlimited root, and the departments
     are left out.
     """
-    visible = {name: queue for name, queue in queues.items() if in_pool(queue.labels, config)}
+    visible = {name: queue for name, queue in queues.items() if sees_queue(queue.labels, config)}
     if not config.full_hierarchy_fairness:
         unlimited = Share(UNLIMITED, UNLIMITED, 1.0)
         below = {name: replace(queue, parent=SYNTHETIC_ROOT) for name, queue in visible.items() if queue.parent}
@@ -65,8 +67,11 @@ def visible_queues(queues: Mapping[str, Queue], config: Config) -> dict[str, Que
     return visible
 
 
-def lower_queues(queues: Mapping[str, Queue], config: Config) -> QueueRows:
-    """The table of the queues that hang together with a root. Rows are ordered by depth, age, uid and name."""
+def lower_queues(queues: Mapping[str, Queue], config: Config, elsewhere: PoolAmounts = NO_POOLS) -> QueueRows:
+    """The table of the queues that hang together with a root. Rows are ordered by depth, age, uid and name.
+
+    ``elsewhere`` is ``SchedulingHints.elsewhere``.
+    """
     visible = visible_queues(queues, config)
     found = rooted_queues(visible)
     depth: dict[str, int] = {}
@@ -86,6 +91,7 @@ def lower_queues(queues: Mapping[str, Queue], config: Config) -> QueueRows:
     child = np.argsort(above, kind="stable").astype(np.int32)
     child_ptr = np.zeros(n_queues + 2, np.int32)
     np.cumsum(np.bincount(above, minlength=n_queues + 1), out=child_ptr[1:])
+    others = [elsewhere.queues.get(queue.name, _NO_AMOUNTS) for queue in rows]
     table = Queues(
         parent=parent,
         child_ptr=child_ptr,
@@ -98,6 +104,10 @@ def lower_queues(queues: Mapping[str, Queue], config: Config) -> QueueRows:
         preempt_runtime=_durations([queue.preempt_min_runtime_s for queue in rows]),
         reclaim_runtime=_durations([queue.reclaim_min_runtime_s for queue in rows]),
         by_uid=np.array(sorted(range(n_queues), key=lambda row: (rows[row].uid, rows[row].name)), np.int32),
+        held_elsewhere=_amounts([each.held for each in others]),
+        fixed_elsewhere=_amounts([each.held_fixed for each in others]),
+        asked_elsewhere=_amounts([each.requested for each in others]),
+        capacity_elsewhere=_amounts([elsewhere.capacity]),
     )
     left_out = {name: missing_above(name, visible) for name in visible if name not in found}
     return QueueRows(table, tuple(rows), row_of, left_out)
@@ -106,6 +116,10 @@ def lower_queues(queues: Mapping[str, Queue], config: Config) -> QueueRows:
 def _durations(seconds: list[float | None]) -> Longs:
     """(Q,) nanoseconds; NULL where the duration is not set, 0 where it is negative."""
     return np.array([NULL if each is None else max(0, duration(each)) for each in seconds], np.int64)
+
+
+def _amounts(triples: list[tuple[float, float, float]]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    return np.array(triples, np.float64).reshape(len(triples), len(NOTHING))
 
 
 def _triples(rows: list[Queue], field: str) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kai_sched.lowering.limits import duration
-from kai_sched.model.config import SATURATION, STEADY, TRUE, Config
+from kai_sched.model.config import CLUSTER, SATURATION, STEADY, TRUE, Config
 from kai_sched.model.times import parse_duration
 from kai_sched.snapshot.choices import Generator, GpuOrder, Placement
 from kai_sched.snapshot.tables import Settings
@@ -67,6 +67,7 @@ def lower_settings(config: Config, now_ns: int) -> Settings:
         signatures=int(config.use_scheduling_signatures),
         first_generator=int(generators[0]),
         second_generator=int(generators[1]),
+        shared=int(config.fair_share == CLUSTER),
         minimal=int(config.victims == "minimal"),
     )
 

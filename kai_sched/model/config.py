@@ -15,6 +15,7 @@ SATURATION = "relcaimerSaturationMultiplier"  # an argument of proportion, as th
 TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})  # texts of switches that are on
 STEADY = "steadyFairShareReclaim"  # another one of it
 VICTIMS = ("minimal", "original")
+POOL, CLUSTER = "pool", "cluster"  # over what fair shares are computed
 ACTIONS = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
 
 # Plugins that a SchedulingShard switches on, with the arguments that they have by default (semantics 1.3, "Operator").
@@ -217,6 +218,10 @@ class Config:
     queue_label: str = names.QUEUE_LABEL
     node_pool_label: str = names.NODE_POOL_LABEL
     node_pool: str = ""  # --partition-label-value
+    # Where one process decides for several shards: the node pools of all of them ("": objects without the label). For
+    # what it does for all of them at once; each shard is decided with its own ``node_pool``, and without this.
+    node_pools: tuple[str, ...] = ()
+    fair_share: str = POOL  # CLUSTER: over all node pools of the process; queues then belong to all of them
     reservation: ReservationSettings = ReservationSettings()
     scaling: ScalingSettings = ScalingSettings()
     usage: UsageSettings = UsageSettings()
@@ -258,11 +263,8 @@ class Config:
                 raise ValueError(f"there is no action {action!r}: use some of {', '.join(ACTIONS)}")
         if self.victims not in VICTIMS:
             raise ValueError(f"victims is one of {', '.join(VICTIMS)}, not {self.victims!r}: write one of them")
-
-    @property
-    def pool_of_conditions(self) -> str:
-        """The name of the node pool in the conditions of groups."""
-        return self.node_pool or names.DEFAULT_POOL
+        if self.fair_share not in (POOL, CLUSTER):
+            raise ValueError(f"fair_share is {POOL} or {CLUSTER}, not {self.fair_share!r}: write one of them")
 
 
 def scheduler_and_pool(config: Config) -> str:
@@ -276,8 +278,25 @@ def past_usage_map(config: Config) -> tuple[str, str]:
 
 
 def in_pool(labels: Mapping[str, str], config: Config) -> bool:
-    """Whether an object belongs to this scheduler's node pool (11.3)."""
+    """Whether an object belongs to this scheduler's node pool, or to one of ``Config.node_pools`` (11.3)."""
     if not config.node_pool_label:
         return True
     value = labels.get(config.node_pool_label)
+    if config.node_pools:
+        return value in config.node_pools if value else value is None and "" in config.node_pools
     return value == config.node_pool if config.node_pool else value is None
+
+
+def sees_queue(labels: Mapping[str, str], config: Config) -> bool:
+    """Whether a queue with these labels counts: it is in the node pool, or shares are those of the cluster (2.8)."""
+    return config.fair_share == CLUSTER or in_pool(labels, config)
+
+
+def pool_in_force(labels: Mapping[str, str], config: Config) -> str:
+    """The node pool that decides about an object with these labels: that of the scheduler, or of several its own."""
+    return labels.get(config.node_pool_label, "") if config.node_pools else config.node_pool
+
+
+def pool_of_conditions(labels: Mapping[str, str], config: Config) -> str:
+    """The name of the node pool in the conditions of a group with these labels."""
+    return pool_in_force(labels, config) or names.DEFAULT_POOL

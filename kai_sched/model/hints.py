@@ -11,6 +11,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 ALL_PODS = 2**31 - 1
+Amounts = tuple[float, float, float]  # CPU in millicores, memory in bytes, GPUs in devices
+NOTHING: Amounts = (0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAmounts:
+    """What the pods of a queue, and of the queues below it, hold and request in some node pools (semantics 2.2)."""
+
+    held: Amounts = NOTHING
+    held_fixed: Amounts = NOTHING
+    requested: Amounts = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class PoolAmounts:
+    """What some node pools bring to a division of capacity over all of them (semantics 2.8): the capacity of their
+    nodes, and the amounts of queues by name; queues that are not named hold and request nothing there."""
+
+    capacity: Amounts = NOTHING
+    queues: Mapping[str, QueueAmounts] = field(default_factory=dict)
+
+
+NO_POOLS = PoolAmounts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +65,8 @@ class SchedulingHints:
     awaited_devices
         (node, group) of shared devices whose pods hold them although no reservation pod shows it: it is about to be
         made, for the first time or again (``Config.proves_shares``).
+    elsewhere
+        With ``Config.fair_share`` "cluster", what the other node pools bring to the division.
     """
 
     first: Mapping[str, int] = field(default_factory=dict)
@@ -53,6 +78,7 @@ class SchedulingHints:
     closed_nodes: frozenset[str] = frozenset()
     brief: frozenset[str] = frozenset()
     awaited_devices: frozenset[tuple[str, str]] = frozenset()
+    elsewhere: PoolAmounts = PoolAmounts()
 
     def defers_search(self, group: str) -> bool:
         """Whether no pod is evicted for the group in this cycle, because other groups search first."""

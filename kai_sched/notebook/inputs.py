@@ -54,6 +54,7 @@ class Inputs:
     contents: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     newer: frozenset[str] = frozenset()
     config: str | None = None
+    all_shards: bool = False
 
     def add(self, other: Inputs, replaces: bool) -> Inputs:
         """Both together. ``replaces``: the other's objects take the place of equal ones, and a file that is read again
@@ -66,7 +67,14 @@ class Inputs:
 
     def read(self) -> tuple[SimulationCase, tuple[Problem, ...]]:
         """The cluster, and warnings about it. Raises InputError."""
-        loaded = load(self.paths, stdin=io.BytesIO(), config=self.config, contents=self.contents, newer=self.newer)
+        loaded = load(
+            self.paths,
+            stdin=io.BytesIO(),
+            config=self.config,
+            contents=self.contents,
+            newer=self.newer,
+            all_shards=self.all_shards,
+        )
         fatal = [problem for problem in loaded.problems if problem.fatal]
         fatal += [_no_cluster(case) for case in loaded.cases if case.is_scenario]
         if fatal:

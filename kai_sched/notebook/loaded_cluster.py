@@ -14,11 +14,9 @@ from kai_sched import library
 from kai_sched.answers.changes import AddNodes, Change, Drain, Remove, SetQueue, Uncordon, changed
 from kai_sched.answers.words import count, minute
 from kai_sched.answers.workloads import Workload, Workloads, workloads_of
-from kai_sched.cycle.hint_tracker import HintTracker
 from kai_sched.cycle.world.pods import SECOND_NS, World, advance, settled_states
 from kai_sched.files.load import SimulationCase
 from kai_sched.files.run_times import Deadline, WorkloadName
-from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Object
 from kai_sched.model.problems import Problem
@@ -44,7 +42,7 @@ Now = datetime | str | None
 RunTimeLike = timedelta | float
 
 
-def load(source: Source, *, config: str | PathLike[str] | None = None) -> LoadedCluster:
+def load(source: Source, *, config: str | PathLike[str] | None = None, all_shards: bool = False) -> LoadedCluster:
     """Read a cluster from files or objects, to simulate, explain and change it.
 
     Parameters
@@ -54,6 +52,8 @@ def load(source: Source, *, config: str | PathLike[str] | None = None) -> Loaded
         as bytes, a Kubernetes object as a dictionary, or a list of these: together they are one cluster.
     config
         The path of a scheduler config file or of a SchedulingShard, which overrides the configs in the files.
+    all_shards
+        Whether all SchedulingShards of the cluster are decided, each by itself.
 
     Raises
     ------
@@ -67,12 +67,12 @@ def load(source: Source, *, config: str | PathLike[str] | None = None) -> Loaded
     InputWarning
         Once, where something about the input is doubtful; ``LoadedCluster.problems`` has all of it.
     """
-    inputs = replace(read_source(source), config=None if config is None else fspath(config))
+    inputs = replace(read_source(source), config=None if config is None else fspath(config), all_shards=all_shards)
     case, problems = inputs.read()
     cluster = case.store.cluster()
     now_ns = time.time_ns() if case.now_ns is None else case.now_ns
     warn(problems)
-    of_case = (case.deadlines, _kueue(case))
+    of_case = (case.deadlines, _kueue(case), case.shards)
     return LoadedCluster(inputs, case.path, cluster, cluster, case.config, now_ns, problems, *of_case)
 
 
@@ -97,6 +97,7 @@ class LoadedCluster:
     problems: tuple[Problem, ...]
     _deadlines: Mapping[WorkloadName, Deadline]
     _suspended: tuple[bool, ...]  # workloads without pods: whether Kueue suspended each
+    _shards: tuple[Config, ...]  # of the files
 
     @property
     def now(self) -> datetime:
@@ -116,14 +117,17 @@ class LoadedCluster:
         cycles = arguments.whole("cycles", cycles)
         now_ns = self._time(now)
         self._choose_solver(cycles)
-        store, cache, tracker = Store.of(self.cluster), Cache(), HintTracker()
+        from kai_sched.cycle.shards import AllShards
+
+        store = Store.of(self.cluster)
+        shards = AllShards(self._shards if self.config.node_pools else (self.config,), library.decide, library.count)
+        following = shards.begin()
         found = []
         for _ in range(cycles):
             view = store.cluster()
-            result = library.decide(view, self.config, now_ns, cache, tracker.next_hints())
+            result = following.decide(view, now_ns)
             advance(store, view, result, now_ns, _WORLD)
             found.append(Cycle(view, result, settled_states(result, store.cluster()), now_ns, self._suspended))
-            tracker.record(view, result, self.config)
             now_ns += SECOND_NS
         return SimulationResult(found, self.config, self._path, self.problems)
 
@@ -284,7 +288,7 @@ class LoadedCluster:
         self._choose_solver(cycles)
         from kai_sched.answers.trial import Trials
 
-        return Trials(self.cluster, self.config, now_ns, library.decide)
+        return Trials(self.cluster, self.config, now_ns, library.decide, self._shards, library.count)
 
     def _run_times(self, workloads: Workloads, given: Mapping[str, RunTimeLike]) -> dict[str, RunTime]:
         """By key of a group: the deadlines of the input, and what the caller says."""

@@ -1,12 +1,13 @@
 """The process of ``kai-sched run``: cycles, what comes from the API server, and what goes to it.
 
 ``process`` builds what comes before the settings, ``app`` builds and connects all parts from the bottom up. Where two
-parts need each other, a queue, an event or a trigger is built before both. The parts
-(``process_part``) are a list in the order of the data. ``lifecycle`` starts them; to stop, it drains all of them, stops
-all of them, and then stops the webhooks and pages. ``startup`` says what waits for what, ``kopf_frame`` what kopf does:
-it hands events of queues and pod groups on a second time, and lists a kind only when a watch begins. ``scaling`` makes
-scaling pods, ``default_queues`` queues for pods without one, ``selector_service`` has selectors of devices evaluated
-while cycles go on, ``garbage_collection`` tunes Python.
+parts need each other, a queue, an event or a trigger is built before both. The parts (``process_part``) are a list in
+the order of the data. ``lifecycle`` starts them; to stop, it drains all of them, stops all of them, and then stops the
+webhooks and pages. ``startup`` says what waits for what, ``kopf_frame`` what kopf does: it hands events of queues and
+pod groups on a second time, and lists a kind only when a watch begins. ``scaling`` makes scaling pods,
+``default_queues`` queues for pods without one, ``selector_service`` has selectors of devices evaluated while cycles go
+on, ``usage_accounts`` knows the past of queues, ``shard_accounts`` that of several shards, ``garbage_collection`` tunes
+Python.
 
 The packages: ``intake``, whose sink and settings ``grouping`` and ``http`` know; ``cycle``, which knows the retries of
 groups in ``delivery``; ``reporting``. All else that connects them is in ``app``.
@@ -17,6 +18,8 @@ groups in ``delivery``; ``reporting``. All else that connects them is in ``app``
   logs those that take more than 50 ms of CPU time.
 - **Level-triggered.** Every event is a state that is put into the store. A change that may help a pending pod requests
   a cycle at once, others after a while (``cycle_trigger``).
+- **A round** decides a cycle of each shard on one view, each by itself (``cycle.shard``); a process without
+  ``--all-shards`` has one. Intake, grouping, delivery and reporting know no shards.
 - **A cycle** takes a view, decides, groups the binds by pod group, and assumes them (``model.inflight``): the next
   cycle sees those pods on their nodes, until the API server shows them there, or the bind has failed and is forgotten.
 - **A cycle that raises** binds nothing and leaves nothing behind. If an object is at fault, it is found and left out

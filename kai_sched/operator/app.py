@@ -25,6 +25,7 @@ from kai_sched.cluster.volume_binder import VolumeBinder
 from kai_sched.cluster.work_queue import FifoQueue
 from kai_sched.cluster.write_queue import WriteQueue
 from kai_sched.model.claims.objects import DeviceClass
+from kai_sched.model.config import Config, scheduler_and_pool
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.read.kinds import VOLUME, Reader
 from kai_sched.model.store import Store
@@ -61,6 +62,7 @@ from kai_sched.operator.reporting.observations import Observations
 from kai_sched.operator.reporting.status_reporter import StatusReporter, report_lost_write
 from kai_sched.operator.scaling import ScalingPods
 from kai_sched.operator.selector_service import SelectorService
+from kai_sched.operator.shard_accounts import ShardAccounts
 from kai_sched.operator.startup import Startup
 from kai_sched.operator.usage_accounts import PastViews, UsageAccounts
 from kai_sched.plan.receipts import notice
@@ -111,9 +113,8 @@ def connect(base: Base, intake: Intake) -> Operator:
         return base.lease.held() and grouping.grouper.is_caught_up and accounts.is_ready()
 
     selectors = SelectorService(intake.store, intake.trigger.request, base.clock.monotonic)
-    views = PastViews(selectors, accounts)
-    settings, health = base.settings.current, reporting.health
-    loop = CycleLoop(views, settings, intake.trigger, may_act, delivery.executor, health, base.clock)
+    views, health = PastViews(selectors, accounts), reporting.health
+    loop = CycleLoop(views, base.settings, intake.trigger, may_act, delivery.executor, health, base.clock)
     options, metrics = base.options, base.pages.metrics
     watch = CycleWatch(lambda: loop.busy_since, base.clock.monotonic, health, metrics, options.cycle_timeout_s)
     reporter = reporting.reporter
@@ -230,14 +231,20 @@ def _build_reporting(base: Base, intake: Intake) -> ReportingParts:
     return ReportingParts(reporter, writer, health)
 
 
-def _build_accounts(base: Base, intake: Intake) -> UsageAccounts:
-    place = base.options.namespace, base.options.lease_name(base.settings.config) + names.PAST_USAGE_SUFFIX
-    trigger = intake.trigger
-    queried = base.pages.metrics.observe_usage_query
-    return UsageAccounts(base.api, place, base.settings.current, trigger.lead, trigger.request, base.clock, queried)
+def _build_accounts(base: Base, intake: Intake) -> UsageAccounts | ShardAccounts:
+    options, trigger, queried = base.options, intake.trigger, base.pages.metrics.observe_usage_query
+
+    def make(config: Callable[[], Config]) -> UsageAccounts:
+        owner = options.lease_name(config()) if options.shard else scheduler_and_pool(config())
+        place = options.namespace, owner + names.PAST_USAGE_SUFFIX
+        return UsageAccounts(base.api, place, config, trigger.lead, trigger.request, base.clock, queried)
+
+    return make(base.settings.current) if options.shard else ShardAccounts(base.settings, make)
 
 
-def _build_delivery(base: Base, intake: Intake, reporter: StatusReporter, accounts: UsageAccounts) -> DeliveryParts:
+def _build_delivery(
+    base: Base, intake: Intake, reporter: StatusReporter, accounts: UsageAccounts | ShardAccounts
+) -> DeliveryParts:
     store, overlay, trigger, clock = intake.store, intake.overlay, intake.trigger, base.clock
 
     def class_config(name: str) -> Sequence[Mapping[str, Any]]:

@@ -25,7 +25,7 @@ class RunOptions:
     config
         The settings of scheduling by flags, before the objects of the cluster change them.
     shard
-        The SchedulingShard that changes them.
+        The SchedulingShard that changes them; "": the process decides for all of them.
     installed
         What the settings folder holds.
     namespace

@@ -18,10 +18,12 @@ from collections.abc import Awaitable
 from pathlib import Path
 
 from kai_sched import __version__
+from kai_sched.api import names
 from kai_sched.cluster.access_reviews import AccessReviews
 from kai_sched.cluster.client import Api
 from kai_sched.cluster.lease import LeaderLease
 from kai_sched.cluster.login import LoginFailure
+from kai_sched.model.config import Config
 from kai_sched.model.keys import object_key
 from kai_sched.operator.app import build_intake, connect
 from kai_sched.operator.base import Base
@@ -111,7 +113,12 @@ async def _schedule(base: Base) -> int:
         kept = base.recorder.kept
         return len(kept[-1].inputs.cluster.pods) if kept else None
 
-    snapshots = SnapshotServer(base.api, base.settings.current, pods, base.clock.wall_ns)
+    def config() -> Config:
+        """What a snapshot is decided with: it is of one shard."""
+        shards = base.settings.shards
+        return shards.get(base.options.shard or names.DEFAULT_SHARD) or next(iter(shards.values()))
+
+    snapshots = SnapshotServer(base.api, config, pods, base.clock.wall_ns)
     page = PageServer(PathAccess(AccessReviews(base.api), page_server.PATH, base.clock.monotonic), base.live_page)
     try:
         await snapshots.listen(base.options.plugin_server_port)

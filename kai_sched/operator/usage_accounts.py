@@ -9,6 +9,7 @@ import base64
 import binascii
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -18,7 +19,7 @@ from kai_sched.cluster.client import MERGE, Api, ApiFailure
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import object_path
 from kai_sched.cluster.usage_database import UsageFailure, usage_of_queues
-from kai_sched.model.config import INTERNAL, PROMETHEUS, Config, UsageSettings, in_pool
+from kai_sched.model.config import INTERNAL, PROMETHEUS, Config, UsageSettings, in_pool, sees_queue
 from kai_sched.model.objects import NOTHING_USED, Node, Queue, UsedShares
 from kai_sched.model.store import Cluster
 from kai_sched.operator.clock import Clock
@@ -53,6 +54,11 @@ class _Sample:
     nodes: Mapping[str, Node]
     states: tuple[QueueState, ...]
     config: Config
+
+    def has(self, state: QueueState) -> bool:
+        """Whether the queue is one of the pool."""
+        queue = self.queues.get(state.name)
+        return queue is None or sees_queue(queue.labels, self.config)
 
 
 class UsageAccounts:
@@ -107,25 +113,29 @@ class UsageAccounts:
         """Whether what earlier leaders kept is known, as far as it counts."""
         return self._is_ready or not self._config().usage.source
 
+    @property
+    def usage(self) -> Mapping[str, UsedShares]:
+        """What counts now, by queue."""
+        return self._usage
+
     def applied(self, cluster: Cluster) -> Cluster:
         """The view in which queues have their past."""
-        if not self._usage:
-            return cluster
-        queues = {
-            name: replace(queue, usage=self._usage.get(name, NOTHING_USED)) for name, queue in cluster.queues.items()
-        }
-        return replace(cluster, queues=queues)
+        return with_past(cluster, self._usage)
 
     def after(self, report: Callable[[DecidedCycle], None]) -> Callable[[DecidedCycle], None]:
         """Return what reports a cycle as ``report`` does, and then notes what queues hold."""
 
         def both(cycle: DecidedCycle) -> None:
             report(cycle)
-            if cycle.config.usage.source:
-                cluster = cycle.cluster
-                self._newest = _Sample(cluster.queues, cluster.nodes, cycle.result.queues, cycle.config)
+            self.note(cycle)
 
         return both
+
+    def note(self, cycle: DecidedCycle) -> None:
+        """Note what queues hold after a cycle of this shard, or of all shards."""
+        config, cluster = self._config(), cycle.cluster
+        if config.usage.source:
+            self._newest = _Sample(cluster.queues, cluster.nodes, cycle.result.queues, config)
 
     async def run(self) -> None:
         """Keep accounts, until cancelled."""
@@ -245,7 +255,7 @@ class UsageAccounts:
         newest = self._newest
         if self._accounts is None or newest is None:
             return
-        held = {state.name: state.allocated for state in newest.states if any(state.allocated)}
+        held = {state.name: state.allocated for state in newest.states if any(state.allocated) and newest.has(state)}
         capacity = await asyncio.to_thread(_capacity, newest.nodes, newest.config)
         self._accounts.hold(self._now_s(), held, capacity)
         self._forget(self._accounts)
@@ -287,10 +297,25 @@ class UsageAccounts:
         self._problem = problem
 
 
+def with_past(cluster: Cluster, usage: Mapping[str, UsedShares]) -> Cluster:
+    """The view in which queues have this past."""
+    if not usage:
+        return cluster
+    queues = {name: replace(queue, usage=usage.get(name, NOTHING_USED)) for name, queue in cluster.queues.items()}
+    return replace(cluster, queues=queues)
+
+
+class Past(Protocol):
+    """Who knows the past: ``UsageAccounts``, or those of several shards."""
+
+    def applied(self, cluster: Cluster) -> Cluster:
+        """The view in which queues have their past."""
+
+
 class PastViews:
     """The views of the cluster in which queues have their past."""
 
-    def __init__(self, views: Views, accounts: UsageAccounts) -> None:
+    def __init__(self, views: Views, accounts: Past) -> None:
         self._views = views
         self._accounts = accounts
         self.ask = views.ask

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kai_sched.model.claims.selectors import SelectorQuestion
+from kai_sched.model.hints import NO_POOLS, PoolAmounts
 from kai_sched.model.objects import Object
 from kai_sched.plan.effects import Effect
 from kai_sched.plan.reasons import Reason
@@ -115,6 +116,8 @@ class CycleResult:
         Groups that wait, by key, in the order in which the next cycle tries them: the place of each, from 0.
     questions
         Selectors of devices that some pod waits for and that are not evaluated yet (``Cluster.selector_answers``).
+    pool
+        With fair shares of the whole cluster, what the node pool brings to the next division.
     """
 
     effects: tuple[Effect, ...]
@@ -136,3 +139,4 @@ class CycleResult:
     leaving: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     line: Mapping[str, int] = field(default_factory=dict)
     questions: tuple[SelectorQuestion, ...] = ()
+    pool: PoolAmounts = NO_POOLS

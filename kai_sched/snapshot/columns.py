@@ -51,6 +51,10 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "preempt_runtime": Column("i8", "q", "ns that a job runs before preempt may evict it; NULL: not set here"),
         "reclaim_runtime": Column("i8", "q", "ns that a job runs before reclaim may evict it; NULL: not set here"),
         "by_uid": Column("i4", "q", "the queues in the order of their uids", "q"),
+        "held_elsewhere": Column("f8", "q 3", "held in other node pools that share; queues below count as well"),
+        "fixed_elsewhere": Column("f8", "q 3", "of that, what jobs hold that are not preemptible"),
+        "asked_elsewhere": Column("f8", "q 3", "requested in these node pools"),
+        "capacity_elsewhere": Column("f8", "1 3", "capacity of these node pools"),
     },
     "Nodes": {
         "allocatable": Column("f8", "n r", "by resource; nodes go by name, so that the lower row wins a tie"),

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from kai_sched.snapshot.claim_tables import DraClaims, DraDevices, DraRequests
 from kai_sched.snapshot.numa_tables import NumaRequests, NumaZones
+from kai_sched.snapshot.queue_tables import Queues as Queues
 from kai_sched.snapshot.topology_tables import Topologies as Topologies
 from kai_sched.snapshot.verdicts import Verdict as Verdict
 
@@ -128,26 +129,6 @@ class TermRole(enum.IntEnum):
     CARRY = 1  # an anti-affinity or preferred term of its own
     MATCH = 2  # a term, of whatever class, that matches its pods
     PORT = 3
-
-
-class Queues(NamedTuple):
-    """One row for each queue of the tree (semantics 2), with row numbers below those of its children.
-
-    Siblings go by age, then uid. Amounts are (Q, 3): CPU, memory, GPUs; inf is unlimited. ``child`` (Q,) lists the
-    children of each queue from ``child_ptr`` (Q + 2,); row Q stands above the roots. Runtimes are in ns.
-    """
-
-    parent: Ints
-    child_ptr: Ints
-    child: Ints
-    quota: Floats
-    limit: Floats
-    weight: Floats
-    priority: Longs
-    usage: Floats
-    preempt_runtime: Longs
-    reclaim_runtime: Longs
-    by_uid: Ints
 
 
 class Nodes(NamedTuple):
@@ -387,6 +368,7 @@ class Settings(NamedTuple):
     signatures: int  # 1: a job similar to one that failed is skipped, unless it is easier (3.8)
     first_generator: int  # a Generator, 0: none (4.5)
     second_generator: int
+    shared: int  # 1: fair shares are those of the whole cluster (2.8)
     minimal: int  # 1: victims: minimal, 0: victims: original (4.5)
 
 

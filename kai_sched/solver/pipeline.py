@@ -1,8 +1,9 @@
 """In which order the stages of a cycle run, and which tables are allocated for them (semantics 1).
 
-``solve`` is the only entry to the solver for the rest of the program. It does no I/O, and the same snapshot and
-settings give the same decisions (13). All tables are allocated here, once for each cycle, as kernels allocate nothing
-(ADR 1). Kernels of Python callers are compiled at the first call, or loaded from the cache (``solver.jit``).
+``solve`` and ``count_amounts`` are the only entries to the solver for the rest of the program. They do no I/O, and the
+same snapshot and settings give the same answers (13). All tables are allocated here, once for each call, as kernels
+allocate nothing (ADR 1). Kernels of Python callers are compiled at the first call, or loaded from the cache
+(``solver.jit``).
 """
 
 from __future__ import annotations
@@ -11,18 +12,19 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kai_sched.snapshot.tables import Action, Settings, Snapshot, Turn
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Action, Ints, Settings, Snapshot, Turn
 from kai_sched.solver import jit
 from kai_sched.solver.allocation import make_finder, make_scratch, make_state, make_tree
 from kai_sched.solver.decisions import make_decisions
 from kai_sched.solver.eviction.allocation import make_search
 from kai_sched.solver.log_size import make_log
-from kai_sched.solver.solution import Solution
+from kai_sched.solver.solution import PoolShares, Solution
 from kai_sched.solver.stages.allocate import allocate
 from kai_sched.solver.stages.background import return_background, set_aside
 from kai_sched.solver.stages.evicting import make_room
 from kai_sched.solver.stages.explain import explain, make_facts
-from kai_sched.solver.stages.fair_share import fair_share, feasibility
+from kai_sched.solver.stages.fair_share import fair_share, feasibility, sum_pool
 from kai_sched.solver.stages.settle import settle, settle_evictions
 from kai_sched.solver.stages.stale import evict_stale
 from kai_sched.solver.state import Context
@@ -53,15 +55,7 @@ def solve(
     """
     background = bool(snapshot.jobs.background.any())
     evicting = background or any(action in EVICTING or action == STALE for action in actions)
-    context = Context(
-        settings=settings,
-        snapshot=snapshot,
-        state=make_state(snapshot),
-        log=make_log(snapshot, evicting),
-        finder=make_finder(snapshot),
-        scratch=make_scratch(snapshot),
-        decisions=make_decisions(snapshot),
-    )
+    context = _make_context(snapshot, settings, evicting)
     ctx = jit.reference(context)
     fair_share(ctx)
     feasibility(ctx)
@@ -89,4 +83,37 @@ def solve(
         settle(ctx, np.zeros_like(context.state.idle), np.zeros_like(context.state.idle))
     facts = make_facts(snapshot)
     explain(ctx, facts)
-    return Solution(context, facts, tuple(times))
+    pool = _amounts(snapshot, ctx, np.full(snapshot.tasks.job.size, NULL, np.int32)) if settings.shared else None
+    return Solution(context, facts, tuple(times), pool)
+
+
+def count_amounts(snapshot: Snapshot, settings: Settings, pipelined: Ints) -> PoolShares:
+    """Return what the queues of the pool hold and request as a cycle would begin; nothing is decided.
+
+    ``pipelined`` (T,) is the row of the node that an earlier cycle promised the task, or NULL: these tasks hold room.
+    """
+    context = _make_context(snapshot, settings, False)
+    ctx = jit.reference(context)
+    fair_share(ctx)
+    return _amounts(snapshot, ctx, pipelined)
+
+
+def _amounts(snapshot: Snapshot, ctx: Context, pipelined: Ints) -> PoolShares:
+    """Return what the pool brings to shares of the cluster, as the working state is now."""
+    queues = snapshot.queues
+    held, fixed, asked = np.zeros((3, queues.parent.size, 3))
+    sum_pool(pipelined, held, fixed, asked, ctx)
+    capacity = ctx.state.book.share[queues.parent.size] - queues.capacity_elsewhere[0]
+    return PoolShares(capacity, held, fixed, asked)
+
+
+def _make_context(snapshot: Snapshot, settings: Settings, evicting: bool) -> Context:
+    return Context(
+        settings=settings,
+        snapshot=snapshot,
+        state=make_state(snapshot),
+        log=make_log(snapshot, evicting),
+        finder=make_finder(snapshot),
+        scratch=make_scratch(snapshot),
+        decisions=make_decisions(snapshot),
+    )

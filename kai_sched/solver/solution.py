@@ -107,6 +107,16 @@ class ClassFacts(NamedTuple):
     nodes: dict[Verdict, int]
 
 
+class PoolShares(NamedTuple):
+    """What a node pool brings to shares of the cluster (2.8): capacity (3,), and by queue, (Q, 3) each, what is held,
+    held by jobs that are not preemptible, and requested."""
+
+    capacity: Floats
+    held: Floats
+    fixed: Floats
+    asked: Floats
+
+
 class QueueShares(NamedTuple):
     """By queue, (Q, 3) each, in the units of queues: CPU, memory, GPUs; infinity is unlimited."""
 
@@ -145,10 +155,11 @@ class Solution:
     pipelined_free : (J,) whether the job is pipelined onto room that is free already
     hard_claims : (C,) whether a search for the devices of claims of the class was cut by its own steps
     queues : what each queue has, holds and requests
+    pool : what the pool brings to shares of the cluster; None where it has shares of its own
     times : what the timer said before the first action and after each, in seconds
     """
 
-    def __init__(self, ctx: Context, facts: Facts, times: tuple[float, ...]) -> None:
+    def __init__(self, ctx: Context, facts: Facts, times: tuple[float, ...], pool: PoolShares | None = None) -> None:
         snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
         # Without what only a running cycle needs: kept as long as the result, it would be paged in anew each cycle.
         self._ctx = ctx._replace(log=None, finder=None, scratch=None)  # type: ignore[arg-type]
@@ -176,6 +187,7 @@ class Solution:
         book, n_queues = state.book, snapshot.queues.parent.size
         shares = (book.quota, book.limit, book.fair, book.held, book.held_fixed, book.asked)
         self.queues = QueueShares(*(column[:n_queues] for column in shares))
+        self.pool = pool
 
     def placements(self) -> Iterator[PlacedTask]:
         """Return the placements in the order of deciding."""

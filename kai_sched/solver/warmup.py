@@ -37,7 +37,7 @@ from kai_sched.snapshot.tables import (
 )
 from kai_sched.solver import jit
 from kai_sched.solver.eviction.rules.losses import sides_of
-from kai_sched.solver.pipeline import solve
+from kai_sched.solver.pipeline import count_amounts, solve
 from kai_sched.solver.stages.fair_share import divide
 
 Table = TypeVar("Table")
@@ -51,6 +51,7 @@ def compile_all() -> None:
     Afterwards the cache is marked as complete, which lets it be used on a read-only file system (``solver.jit``).
     """
     solve(empty_snapshot(), plain_settings(), EVERYTHING).line()
+    count_amounts(empty_snapshot(), plain_settings(), np.zeros(0, np.int32))
     column = np.zeros(1)
     divide(1.0, 1.0, column, column, column, column, column, np.zeros(1, np.int64), np.zeros(1, np.int64))
     sides_of(0, 0, freeze((np.full(1, NULL, np.int32),))[0])
@@ -98,7 +99,7 @@ def _empty(table: Callable[..., Table]) -> Table:
     """
     columns = {}
     for name, spec in SCHEMA[table.__name__].items():
-        shape = [3 if axis == "3" else _length(axis) for axis in spec.axes.split()]
+        shape = [int(axis) if axis.isdigit() else _length(axis) for axis in spec.axes.split()]
         columns[name] = np.zeros(shape, spec.dtype)
     frozen: Table = freeze(table(**columns))
     return frozen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kai_sched import Cluster, Config
@@ -14,6 +14,7 @@ from tests.oracle.minimal import search_few
 from tests.oracle.minimal_scenario import Few, come_back_all, fits_at_home, may_return
 from tests.oracle.order import JobTree
 from tests.oracle.reclaim import Fairness, may_reclaim, needs, reclaim_pool
+from tests.oracle.records import Elsewhere
 from tests.oracle.search import Search, search
 from tests.oracle.signature import Memory
 from tests.oracle.topology import may_stay
@@ -48,8 +49,8 @@ class Decided:
     world: World
 
 
-def decide(cluster: Cluster, config: Config, now_ns: int) -> Decided:
-    session = Session(world_of(cluster, config, now_ns), config, now_ns)
+def decide(cluster: Cluster, config: Config, now_ns: int, elsewhere: Sequence[Elsewhere] = ()) -> Decided:
+    session = Session(world_of(cluster, config, now_ns, elsewhere), config, now_ns)
     set_aside(session)
     placed: list[str] = []
     for action in config.actions:
@@ -195,7 +196,7 @@ def _has_enough(present: Machine, task: Task) -> bool:
 def _count_again(world: World) -> None:
     """Let queues hold what their pods do: what was paid back too often while it was tried is not what they end with."""
     for account in world.accounts.values():
-        account.allocated, account.fixed = [0.0] * 3, [0.0] * 3
+        account.allocated, account.fixed = [*account.held_elsewhere], [*account.fixed_elsewhere]
     for job in [job for job in world.jobs if job.queue in world.accounts]:
         for task in [task for task in job.tasks if task.status in ACTIVE]:
             charge(world.accounts[job.queue], task, not job.preemptible)

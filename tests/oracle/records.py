@@ -164,6 +164,8 @@ class Account:
     fair: list[float] = field(default_factory=lambda: [0.0] * 3)
     steady: float = 0.0  # GPUs by weight, whoever asks for them; 0 where the setting is off
     keep: float = 0.0  # GPUs that it does not lose to a queue that has less than its own
+    held_elsewhere: list[float] = field(default_factory=lambda: [0.0] * 3)  # in other pools that share
+    fixed_elsewhere: list[float] = field(default_factory=lambda: [0.0] * 3)
 
     def share(self, r: int) -> Share:
         return (self.queue.cpu, self.queue.memory, self.queue.gpu)[r]
@@ -178,7 +180,19 @@ class Account:
 
 
 @dataclass(eq=False)
+class Elsewhere:
+    """What another pool has to share: its capacity, and by queue what is held, held for good, and requested there."""
+
+    capacity: list[float]
+    held: dict[str, list[float]] = field(default_factory=dict)
+    fixed: dict[str, list[float]] = field(default_factory=dict)
+    request: dict[str, list[float]] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
 class World:
+    """``total`` is divided; ``own`` is what of it is the capacity of this pool."""
+
     machines: dict[str, Machine]
     tasks: list[Task]
     jobs: list[Job]
@@ -186,3 +200,4 @@ class World:
     total: list[float]
     config: Config = field(default_factory=Config)
     topologies: Mapping[str, Topology] = field(default_factory=dict)
+    own: list[float] = field(default_factory=list)

@@ -5,6 +5,7 @@ Only for clusters without DRA. Nothing here is fast, nothing shared with the sch
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kai_sched import Cluster, Config
@@ -25,6 +26,7 @@ from tests.oracle.records import (
     RESOURCES,
     USED,
     Account,
+    Elsewhere,
     GroupSet,
     Job,
     Machine,
@@ -34,8 +36,11 @@ from tests.oracle.records import (
 )
 
 
-def world_of(cluster: Cluster, config: Config, now_ns: int) -> World:
-    """Everything as it stands at the start of a cycle, fair shares included."""
+def world_of(cluster: Cluster, config: Config, now_ns: int, elsewhere: Sequence[Elsewhere] = ()) -> World:
+    """Everything as it stands at the start of a cycle, fair shares included.
+
+    ``elsewhere`` are the other pools that share (2.8): what they have is divided, and counts, as if it were here.
+    """
     machines = {
         name: Machine(node, {r: a for r, a in node.allocatable.items() if a}, {})
         for name, node in sorted(cluster.nodes.items())
@@ -58,17 +63,20 @@ def world_of(cluster: Cluster, config: Config, now_ns: int) -> World:
         if task.job and task.pod.shape.legacy_mig and task.status in USED and task.node in machines:
             machines[task.node].has_legacy = True
     accounts = _accounts(cluster)
-    total = _capacity(machines, config)
+    own = _capacity(machines, config)
+    total = [sum(amounts) for amounts in zip(own, *(pool.capacity for pool in elsewhere), strict=True)]
     for job in jobs:
         if job.queue in accounts:
             _book(job, accounts[job.queue])
+    for pool in elsewhere:
+        _count_pool(accounts, pool)
     k_value = float(config.plugins.get("proportion", {}).get("kValue", 1))
     _divide([account for account in accounts.values() if account.parent is None], total, k_value)
     if config.plugins.get("proportion", {}).get("steadyFairShareReclaim") == "true" and config.victims == "minimal":
         divide_steadily(
             [account for account in accounts.values() if account.parent is None], total[2], total[2], k_value
         )
-    return World(machines, tasks, jobs, accounts, total, config, cluster.topologies)
+    return World(machines, tasks, jobs, accounts, total, config, cluster.topologies, own)
 
 
 def status_of(pod: Pod, config: Config, now_ns: int) -> str:
@@ -175,6 +183,17 @@ def _book(job: Job, account: Account) -> None:
                 for r, resource in enumerate(RESOURCES):
                     amount = task.cost_here(resource) if task.status in ALLOCATED else task.costs(resource)
                     level.request[r] = round(level.request[r] + amount, HUNDREDTHS)
+
+
+def _count_pool(accounts: dict[str, Account], pool: Elsewhere) -> None:
+    for name, account in accounts.items():
+        for r in range(3):
+            held, fixed, request = (table.get(name, [0.0] * 3)[r] for table in (pool.held, pool.fixed, pool.request))
+            account.held_elsewhere[r] += held
+            account.fixed_elsewhere[r] += fixed
+            account.allocated[r] = round(account.allocated[r] + held, HUNDREDTHS)
+            account.fixed[r] = round(account.fixed[r] + fixed, HUNDREDTHS)
+            account.request[r] = round(account.request[r] + request, HUNDREDTHS)
 
 
 def _capacity(machines: dict[str, Machine], config: Config) -> list[float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,15 @@ class Scenario:
     def pipelined_free(self) -> frozenset[str]:
         """The groups that an earlier cycle promised free room."""
         return frozenset(f"ns/{name}" for name in self.options.get("keep", "").split(","))
+
+    @property
+    def configs(self) -> list[Config]:
+        """The settings of each shard that is decided, one after the other."""
+        pools = (
+            [pool.replace("none", "") for pool in self.options["pools"].split(",")] if "pools" in self.options else []
+        )
+        fair_share = "cluster" if "fairshare" in self.options else "pool"
+        return [replace(self.config(), node_pool=pool, fair_share=fair_share) for pool in sorted(pools)]
 
     def config(self) -> Config:
         placement = {name: self.options.get(name, "binpack") for name in ("gpu", "cpu")}

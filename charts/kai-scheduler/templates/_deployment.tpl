@@ -96,6 +96,8 @@ spec:
             {{- end }}
             {{- if .shard }}
             - --shard={{ .shard.name }}
+            {{- else if $values.allShards }}
+            - --all-shards
             {{- end }}
             {{- if $values.kaiConfigDeployer.enabled }}
             - --settings-folder=/etc/kai-scheduler

@@ -107,6 +107,10 @@ service:
 {{- with .Values.global.nodePoolLabelKey }}{{ $_ := set $global "nodePoolLabelKey" . }}{{ end }}
 {{- with .Values.podgrouper.queueLabelKey }}{{ $_ := set $global "queueLabelKey" . }}{{ end }}
 {{- with .Values.global.gpuMemoryReserve }}{{ $_ := set $global "gpuMemoryReserve" . }}{{ end }}
+{{- if ne .Values.global.fairShare "pool" }}
+{{- if not .Values.allShards }}{{ fail "global.fairShare: cluster needs allShards: true" }}{{ end }}
+{{- $_ := set $global "fairShare" .Values.global.fairShare }}
+{{- end }}
 {{- $spec := dict "global" $global }}
 {{- if .Values.podgrouper.groupBarePods }}
 {{- $_ := set $spec "podGrouper" (dict "args" (dict "groupBarePods" true)) }}
@@ -176,23 +180,31 @@ service:
 {{- define "kai-scheduler.leases" -}}
 {{- $name := .Values.global.schedulerName }}
 {{- $leases := list $name }}
-{{- range .Values.shards }}
+{{- range include "kai-scheduler.apart" . | fromJsonArray }}
 {{- $leases = append $leases (printf "%s-%s" $name (.partitionLabelValue | default .name)) }}
 {{- end }}
 {{- join ", " $leases }}
 {{- end }}
 
-{{/* The ConfigMaps with the accounts of past usage, one for each lease. */}}
+{{/* The ConfigMaps with the accounts of past usage, one for each shard. */}}
 {{- define "kai-scheduler.usage-maps" -}}
-{{- $maps := list }}
-{{- range splitList ", " (include "kai-scheduler.leases" .) }}{{ $maps = append $maps (printf "%s-usage" .) }}{{ end }}
+{{- $name := .Values.global.schedulerName }}
+{{- $maps := list (printf "%s-usage" $name) }}
+{{- range .Values.shards }}
+{{- $maps = append $maps (printf "%s-%s-usage" $name (.partitionLabelValue | default .name)) }}
+{{- end }}
 {{- join ", " $maps }}
+{{- end }}
+
+{{/* The shards that have a scheduler of their own. */}}
+{{- define "kai-scheduler.apart" -}}
+{{- .Values.allShards | ternary list .Values.shards | toJson }}
 {{- end }}
 
 {{/* All schedulers: the one for all nodes without a node pool, and those of shards. */}}
 {{- define "kai-scheduler.apps" -}}
 {{- $apps := list "kai-scheduler-default" }}
-{{- range .Values.shards }}{{ $apps = append $apps (printf "kai-scheduler-%s" .name) }}{{ end }}
+{{- range include "kai-scheduler.apart" . | fromJsonArray }}{{ $apps = append $apps (printf "kai-scheduler-%s" .name) }}{{ end }}
 {{- toJson $apps }}
 {{- end }}
 

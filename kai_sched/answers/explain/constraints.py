@@ -44,7 +44,7 @@ class Constraint:
     Attributes
     ----------
     kind
-        "queue", "limit", "quota", "demand", "room" or "claim".
+        "queue", "limit", "quota", "demand", "room", "claim" or "pool".
     text
         What it is, with its numbers.
     necessary
@@ -140,7 +140,7 @@ def _more_room(search: TrialSearch) -> Changes:
 
 def room_text(search: TrialSearch, waiting: Sequence[Pod]) -> str:
     """Which nodes could hold a pod of the group and why none does: full, cordoned, not ready, or not for it."""
-    cluster, states, config = search.trials.cluster, search.base.last.nodes, search.trials.config
+    cluster, states, config = search.trials.cluster, search.base.last.nodes, search.config
     if not waiting:
         return "room: no node has any for it"
     pod = max(waiting, key=pod_gpus)
@@ -170,8 +170,15 @@ def room_text(search: TrialSearch, waiting: Sequence[Pod]) -> str:
     for word in sorted(found, key=lambda each: (-found[each], each)):
         listed = f" ({some(names[word], 2)})" if word in _LISTED else ""
         parts.append(f"{count(found[word], kind) if not parts else found[word]} {word}{listed}")
-    text = "room: " + (", ".join(parts) or f"there is no {kind}")
+    text = f"room: {_of_pool(search)}" + (", ".join(parts) or f"there is no {kind}")
     return f"{text}; {without} without GPUs" if without and scarce == "gpu" else text
+
+
+def _of_pool(search: TrialSearch) -> str:
+    """Whose nodes these are, where there are several node pools."""
+    if len(search.trials.shards) < 2:
+        return ""
+    return f"node pool {search.config.node_pool}: " if search.config.node_pool else "outside node pools: "
 
 
 _LISTED = frozenset({"cordoned", "not ready"})

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from kai_sched.answers.changes import Remove, SetQueue
 from kai_sched.answers.explain.constraints import Constraint, blocking
 from kai_sched.answers.explain.node_changes import node_findings
+from kai_sched.answers.explain.pool_changes import pool_constraints, pool_findings
 from kai_sched.answers.explain.queue_changes import queue_findings
 from kai_sched.answers.explain.search import TrialSearch, Tried
-from kai_sched.answers.explain.suggestion import Finding, NothingHelps, Suggestion
+from kai_sched.answers.explain.suggestion import ROLES, Finding, NothingHelps, Suggestion
 from kai_sched.answers.explain.user_changes import user_findings
 from kai_sched.answers.explain.waiting import may_start, waiting_findings
 from kai_sched.answers.explain.workload_state import WorkloadState, workload_state
-from kai_sched.answers.goal import group_pods, holding, pod_gpus
+from kai_sched.answers.goal import group_labels, group_pods, holding, pod_gpus
 from kai_sched.answers.headlines import Costs, victims_of
 from kai_sched.answers.trial import Trials
 from kai_sched.answers.when import RunTime, When, when_starts
@@ -112,8 +113,9 @@ def explain(
 
     ``run_times`` says how long workloads run, by key of their group.
     """
-    search = TrialSearch(trials, workload.group)
     cluster = trials.cluster
+    trials = trials.of_shard_of(group_labels(cluster, workload.group))
+    search = TrialSearch(trials, workload.group)
     pods = group_pods(cluster.pods, cluster.pod_groups, workload.group)
     state = search.base.first.groups.get(workload.group)
     group = cluster.pod_groups.get(workload.group)
@@ -125,8 +127,15 @@ def explain(
     if doing.name == "waits" and not starts:
         found = list(_findings(search, workloads))
         constraints = blocking(search, _raised_queues(found))
-    suggested = [(each, costs_of(search, each, workloads)) for each in found if isinstance(each, Suggestion)]
     waiting = [pod for pod in pods if waits(pod)]
+    suggested = [(each, costs_of(search, each, workloads)) for each in found if isinstance(each, Suggestion)]
+    if found and len(trials.shards) > 1:
+        pools = TrialSearch(trials.of_all_shards(), workload.group)
+        moves = list(pool_findings(pools))
+        constraints += pool_constraints(pools, moves, waiting)
+        suggested += [(each, costs_of(pools, each, workloads)) for each in moves if isinstance(each, Suggestion)]
+        found = sorted((*found, *moves), key=lambda each: ROLES.index(each.role))
+        suggested.sort(key=lambda each: ROLES.index(each[0].role))
     created = min((pod.created_ns for pod in waiting if pod.created_ns), default=0)
     earlier, line = _line(search, workloads)
     priority, preemptible = _standing(search, state, pods)

@@ -28,7 +28,7 @@ def node_findings(search: TrialSearch) -> Iterator[Finding]:
 
 def node_kinds(search: TrialSearch) -> list[Node]:
     """A node of each kind that can hold a pod of the group: kinds differ in capacity, labels or taints."""
-    cluster, config = search.trials.cluster, search.trials.config
+    cluster, config = search.trials.cluster, search.config
     nodes = [node for _, node in sorted(cluster.nodes.items()) if in_pool(node.labels, config)]
     own = _own_labels(nodes)
     least = _least_request(search)
@@ -94,7 +94,7 @@ def _added(like: str, count: int) -> Changes:
 
 def nodes_that_may_come_back(search: TrialSearch) -> list[Node]:
     """Nodes that are cordoned or not ready, those with most GPUs first."""
-    cluster, config = search.trials.cluster, search.trials.config
+    cluster, config = search.trials.cluster, search.config
     nodes = [node for node in cluster.nodes.values() if not node.takes_pods and in_pool(node.labels, config)]
     return sorted(nodes, key=lambda node: (-node.allocatable.get("gpu", 0.0), node.name))
 

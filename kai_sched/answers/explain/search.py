@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from kai_sched.answers.changes import Change
-from kai_sched.answers.goal import Goal, goal_of
+from kai_sched.answers.goal import Goal, goal_of, group_labels
 from kai_sched.answers.trial import TrialOutcome, Trials
+from kai_sched.model.config import pool_in_force
 from kai_sched.plan.effects import Evict
 
 Changes = tuple[Change, ...]
@@ -57,6 +58,8 @@ class TrialSearch:
         When the group counts as started.
     base
         What becomes of the cluster without a change.
+    config
+        The settings with the node pool of the group, also where all shards are decided.
     """
 
     def __init__(self, trials: Trials, group: str) -> None:
@@ -64,6 +67,10 @@ class TrialSearch:
         self.group = group
         self.goal: Goal = goal_of(trials.cluster, group)
         self.base: TrialOutcome = trials.base
+        self.config = trials.config
+        if trials.config.node_pools:
+            pool = pool_in_force(group_labels(trials.cluster, group), trials.config)
+            self.config = replace(trials.config, node_pool=pool, node_pools=())
         self._work_before = trials.work
         self._tried: dict[Changes, Tried] = {(): self._judged(self.base)}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kai_sched.answers.changes import Change
 from kai_sched.answers.explain.search import Changes, TrialSearch
 
-USER, OWNER, ADMINISTRATOR, WAITING = "user", "queue owner", "administrator", "waiting"
+ROLES = USER, OWNER, ADMINISTRATOR, WAITING = "user", "queue owner", "administrator", "waiting"
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def _pools(shards: list[Manifest]) -> list[Finding]:
         return []
     flags = "; ".join(f"--shard {name} --partition-label-value {pool}" for name, pool in sorted(pools.items()))
     text = f"{count(len(pools), 'shard')} of node pools: no operator starts their schedulers"
-    remedy = f"start `kai-sched run` once for each ({flags}), as in examples/shard.yaml"
+    remedy = f"start `kai-sched run --all-shards`, or one for each ({flags}), as in examples/shard.yaml"
     return [Finding(Gravity.WARNING, f"{KAI}: SchedulingShards", text, remedy)]
 
 

@@ -176,6 +176,7 @@ def config_from_operator(raw: bytes, base: Config, warn: Warn) -> Config:
             scheduler_name=shared.scheduler_name or base.scheduler_name,
             queue_label=shared.queue_label_key or base.queue_label,
             node_pool_label=shared.node_pool_label_key or base.node_pool_label,
+            fair_share=shared.fair_share or base.fair_share,
         )
     base = with_sharing(spec, base, warn)
     if spec.queue_controller is not None:

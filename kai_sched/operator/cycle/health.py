@@ -7,8 +7,8 @@ The cycle loop calls it after each cycle.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field, replace
 from traceback import extract_tb
 
 import structlog
@@ -36,8 +36,18 @@ _KINDS = {found: kind for kind, found in CLASSES.items()}
 Fault = tuple[type[BaseException], str, int | None]
 
 
+@dataclass(slots=True)
+class _Failures:
+    """Of one shard: how many cycles in a row have failed, since when (monotonic), the last error, what is left out."""
+
+    in_a_row: int = 0
+    since: float = 0.0
+    problem: str = ""
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
 class CycleHealth:
-    """For one event loop.
+    """For one event loop. Shards are named where there are several; "" is the only one, and what concerns all.
 
     Parameters
     ----------
@@ -71,22 +81,27 @@ class CycleHealth:
         self._monotonic = monotonic
         self._recorder = recorder
         self._logged: set[Fault] = set()
-        self._in_a_row = 0
-        self._since = 0.0
-        self._problem = ""
+        self._failures: dict[str, _Failures] = {"": _Failures()}
 
-    def failed(self, error: Exception) -> float:
+    def serve(self, shards: Set[str]) -> None:
+        """These are the shards from now on."""
+        if self._failures.keys() != shards | {""}:
+            self._failures = {name: self._failures.get(name) or _Failures() for name in sorted(shards | {""})}
+
+    def failed(self, error: Exception, shard: str = "") -> float:
         """A cycle failed; return after how many seconds the next one may run."""
-        if self._in_a_row == 0:
-            self._since = self._monotonic()
-        self._in_a_row += 1
-        self._problem = f"{type(error).__name__}: {error}"
+        failures = self._failures[shard]
+        if failures.in_a_row == 0:
+            failures.since = self._monotonic()
+        failures.in_a_row += 1
+        failures.problem = f"{type(error).__name__}: {error}"
         self._metrics.observe_failure()
-        delay_s = BACKOFF.wait_s(self._in_a_row)
-        facts = {"in_a_row": self._in_a_row, "again_s": delay_s, "problem": self._problem}
+        delay_s = BACKOFF.wait_s(failures.in_a_row)
+        facts = {"in_a_row": failures.in_a_row, "again_s": delay_s, "problem": failures.problem, **_named(shard)}
         log.error("cycle.failed", **facts, exc_info=error if self._is_new(error) else None)
-        text = f"the scheduler's cycle fails, nothing is scheduled: {self._problem}"
-        self._emit(emit(self._lease, names.WARNING, names.CYCLE_FAILED, text))
+        what = f"by SchedulingShard {shard}" if shard else ""
+        text = f"the scheduler's cycle fails, nothing is scheduled {what}".rstrip()
+        self._emit(emit(self._lease, names.WARNING, names.CYCLE_FAILED, f"{text}: {failures.problem}"))
         return delay_s
 
     def undecided(self, inputs: CycleInputs, error: Exception) -> None:
@@ -94,14 +109,15 @@ class CycleHealth:
         if self._recorder is not None:
             self._recorder.failed(inputs, error)
 
-    def decided(self, outcome: Outcome, inputs: CycleInputs) -> None:
+    def decided(self, outcome: Outcome, inputs: CycleInputs, shard: str = "") -> None:
         """A cycle was decided on these inputs, perhaps without some objects."""
         if self._recorder is not None:
             self._recorder.decided(inputs, outcome.result)
             if outcome.failed is not None:
                 view, error = outcome.failed
                 self._recorder.failed(replace(inputs, cluster=view), error)
-        self._metrics.observe_left_out(Counter(kind_of(kind)[1] for kind, _ in outcome.result.left_out))
+        self._failures[shard].left_out = Counter(kind_of(kind)[1] for kind, _ in outcome.result.left_out)
+        self._metrics.observe_left_out(sum((each.left_out for each in self._failures.values()), Counter()))
         if outcome.transient is not None:
             new = self._is_new(outcome.transient)
             problem = f"{type(outcome.transient).__name__}: {outcome.transient}"
@@ -111,23 +127,34 @@ class CycleHealth:
         for kind, key in outcome.released:
             log.info("object.readmitted", kind=kind_of(kind)[1], object=key)
 
-    def succeeded(self, now_s: float) -> None:
+    def succeeded(self, now_s: float, shard: str = "") -> None:
         """A cycle was decided and carried out at that time (seconds since the epoch)."""
-        if self._in_a_row:
-            log.info("cycle.recovered", failures=self._in_a_row)
-        self._in_a_row = 0
-        self._metrics.observe_success(now_s)
+        failures = self._failures[shard]
+        if failures.in_a_row:
+            log.info("cycle.recovered", failures=failures.in_a_row, **_named(shard))
+        failures.in_a_row = 0
+        if not any(each.in_a_row for each in self._failures.values()):
+            self._metrics.observe_success(now_s)
 
     def failure(self) -> str:
         """The check "cycles" of readiness: why nothing is scheduled, from the second failure in a row on."""
-        return f"{self._in_a_row} cycles in a row have failed: {self._problem}" if self._in_a_row > 1 else ""
+        found = [(name, each) for name, each in self._failures.items() if each.in_a_row > 1]
+        return "; ".join(
+            f"{each.in_a_row} {_cycles_of(name)} in a row have failed: {each.problem}" for name, each in found
+        )
 
     def problem(self) -> str:
-        """Return why /healthz has to fail, or an empty string."""
-        lasted_s = self._monotonic() - self._since
-        if self._in_a_row < FAILURES_MAX or lasted_s < FAILING_MAX_S:
+        """Return why /healthz has to fail, or an empty string: while some shard goes on, the process does."""
+        lasting = {name: text for name, each in self._failures.items() if (text := self._lasting(name, each))}
+        several = self._failures.keys() - {""}
+        return "; ".join(lasting.values()) if "" in lasting or (several and several <= lasting.keys()) else ""
+
+    def _lasting(self, shard: str, failures: _Failures) -> str:
+        lasted_s = self._monotonic() - failures.since
+        if failures.in_a_row < FAILURES_MAX or lasted_s < FAILING_MAX_S:
             return ""
-        return f"{self._in_a_row} cycles in a row have failed, for {lasted_s:.0f} s: {self._problem}"
+        cycles = f"{failures.in_a_row} {_cycles_of(shard)} in a row have failed, for {lasted_s:.0f} s"
+        return f"{cycles}: {failures.problem}"
 
     def _report_object(self, entry: Quarantined) -> None:
         kind, key = entry.name
@@ -156,6 +183,14 @@ class CycleHealth:
             self._logged.clear()
         self._logged.add(fault)
         return True
+
+
+def _named(shard: str) -> dict[str, str]:
+    return {"shard": shard} if shard else {}
+
+
+def _cycles_of(shard: str) -> str:
+    return f"cycles of SchedulingShard {shard}" if shard else "cycles"
 
 
 def kind_of(kind: type[Object]) -> tuple[str, str]:

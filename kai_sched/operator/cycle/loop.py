@@ -1,38 +1,42 @@
-"""The cycle loop: how long it rests between cycles, what a standby does, and how a view is decided in the solver's
-thread.
+"""The cycle loop: how long it rests between rounds, what a standby does, and how a view is decided in the solver's
+thread, for each shard by itself.
 
-It does not poll: a cycle runs when one is requested, or when a time that matters has come. The solver runs in a thread
-of its own; everything else here belongs to the event loop.
+It does not poll: a round runs when one is requested, or when a time that matters has come. In a round each shard
+decides a cycle on the same view. The solver runs in a thread of its own; everything else here belongs to the event
+loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from kai_sched.cycle.quarantine import Outcome, Quarantine, Run
+from kai_sched.cycle.pool_amounts import together
+from kai_sched.cycle.quarantine import Outcome, Run
 from kai_sched.cycle.run import run_cycle
+from kai_sched.cycle.shards import merged
 from kai_sched.files.recording import CycleInputs
 from kai_sched.model.claims.selectors import SelectorQuestion
-from kai_sched.model.config import Config
+from kai_sched.model.config import CLUSTER
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.store import Cluster
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle.health import CycleHealth
+from kai_sched.operator.cycle.shard import ServedShard, ServedShards, ShardSettings
 from kai_sched.operator.cycle_trigger import CycleTrigger
 from kai_sched.operator.decided_cycle import DecidedCycle
 from kai_sched.operator.delivery.group_retries import GroupRetries, partial_groups
 from kai_sched.plan.plan_text import digest_of, plan_lines
+from kai_sched.telemetry.unexpected import FAULTS
 
 PAUSE_MIN_S = 0.005
 PAUSE_MAX_S = 1.0
-STANDBY_S = 10.0  # the longest rest of a standby between two cycles
-DEADLINE_MAX_S = 60.0  # the longest wait for a deadline; a jump of a clock delays a cycle by no more than this
-LATE_S = 0.05  # the wait after a deadline, so that one cycle handles deadlines that are close together
+STANDBY_S = 10.0  # the longest rest of a standby between two rounds
 
 Done = TypeVar("Done")
 
@@ -46,6 +50,9 @@ class Executor(Protocol):
 
     async def carry_out(self, decided: DecidedCycle) -> None:
         """Hand the decisions to those who send them."""
+
+    def report(self, decided: DecidedCycle) -> None:
+        """Tell what was carried out: of all shards as one."""
 
 
 class Views(Protocol):
@@ -65,8 +72,8 @@ class CycleLoop:
     ----------
     views
         The cluster as the informers show it, with what is under way, and with answers about selectors.
-    config
-        Returns the settings in force.
+    settings
+        The settings in force, of the process and of each shard.
     trigger
         Requests for a cycle.
     may_act
@@ -84,7 +91,7 @@ class CycleLoop:
     def __init__(
         self,
         views: Views,
-        config: Callable[[], Config],
+        settings: ShardSettings,
         trigger: CycleTrigger,
         may_act: Callable[[], bool],
         executor: Executor,
@@ -93,17 +100,15 @@ class CycleLoop:
         run: Run = run_cycle,
     ) -> None:
         self._views = views
-        self._config = config
+        self._settings = settings
         self._trigger = trigger
         self._may_act = may_act
         self._executor = executor
         self._health = health
         self._clock = clock
-        self._quarantine = Quarantine(run)
+        self._shards = ServedShards(settings, run)
         self._thread = ThreadPoolExecutor(1, "solver")
-        self._turned_at = clock.monotonic()  # when the last cycle chose who waits
-        self._due: float | None = None  # when time alone may change the decisions (monotonic)
-        self._retry_at: float | None = None  # when an object that is left out is tried again (monotonic)
+        self._turned_at = clock.monotonic()  # when the last round chose who waits
         self._leads = False
         self.busy_since: float | None = None  # monotonic, while a cycle is being decided
 
@@ -122,11 +127,11 @@ class CycleLoop:
                     self._health.succeeded(self._clock.wall_ns() / 1e9)
                     await self._rest(rest_s)
         finally:
-            self._quarantine.stop()
+            self._shards.stop()
             self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _rest(self, seconds: float) -> None:
-        """Leave the processor to others for about as long as the cycle took."""
+        """Leave the processor to others for about as long as the cycles took."""
         if self._leads:
             await asyncio.sleep(min(PAUSE_MAX_S, max(PAUSE_MIN_S, seconds)))
         else:
@@ -134,79 +139,134 @@ class CycleLoop:
 
     def _wait_s(self) -> float | None:
         """Return the seconds until the next deadline; None: there is none."""
-        retry_end = self._executor.retries.next_end(self._turned_at)
-        ends = [end for end in (retry_end, self._due, self._retry_at) if end is not None]
-        end = min(ends, default=None)
+        ends = (self._executor.retries.next_end(self._turned_at), self._shards.next_end())
+        end = min((each for each in ends if each is not None), default=None)
         return None if end is None else max(0.0, end - self._clock.monotonic())
 
     async def _turn(self) -> float:
-        """Run one cycle; return how many seconds to rest after it."""
-        if not self._may_act():
-            return await self._stand_by()
-        if not self._leads:
-            await self._begin_to_lead()
-        retries = self._executor.retries
-        self._turned_at = self._clock.monotonic()
-        hints = retries.next_hints(self._turned_at)
-        decided = await self._decide(hints, whole=bool(hints.first or retries.timers))
-        if self._may_act():
-            self._record(decided, hints)
-            await self._executor.carry_out(decided)
-        self._note_deadline(decided.result.next_deadline_ns)
-        return decided.seconds
+        """Run one round; return how many seconds to rest after it.
 
-    async def _stand_by(self) -> float:
+        Raises the error of the only shard; of several, those that fail are told and tried again later, as the others
+        go on.
+        """
+        shards = self._shards.current()
+        self._health.serve({shard.name for shard in shards})
+        if not self._may_act():
+            return await self._stand_by(shards)
+        if not self._leads:
+            await self._begin_to_lead(shards)
+        self._turned_at = self._clock.monotonic()
+        view = self._views.cluster()
+        shares = len(shards) > 1 and self._settings.config.fair_share == CLUSTER
+        if shares:
+            await self._in_thread(partial(self._count, shards, view))
+        decided: list[DecidedCycle] = []
+        for shard in shards:
+            if shard.again_at > self._turned_at:
+                continue
+            hints = self._executor.retries.next_hints(self._turned_at, shard.tracker)
+            if shares:
+                hints = replace(hints, elsewhere=together(each.amounts for each in shards if each is not shard))
+            with self._contained(shard):
+                found = await self._decide_and_note(shard, view, hints)
+                if self._may_act():
+                    await self._executor.carry_out(found)
+                decided.append(found)
+        if decided and self._may_act():
+            self._report(view, decided)
+        return sum(each.seconds for each in decided)
+
+    @contextmanager
+    def _contained(self, shard: ServedShard) -> Iterator[None]:
+        """An error of a shard of several is told, and the shard waits; that of the only one is raised."""
+        try:
+            yield
+        except Exception as error:
+            if not shard.name:
+                raise
+            shard.again_at = self._clock.monotonic() + self._health.failed(error, shard.name)
+        else:
+            shard.again_at = 0.0
+            if shard.name:
+                self._health.succeeded(self._clock.wall_ns() / 1e9, shard.name)
+
+    def _count(self, shards: Iterable[ServedShard], view: Cluster) -> None:
+        """Count what each pool brings to shares of the cluster; in the thread. One that fails counts as it last did."""
+        for shard in shards:
+            pipelined = shard.tracker.pipelined
+            try:
+                shard.amounts = shard.quarantine.count(view, shard.config, self._clock.wall_ns(), pipelined)
+            except Exception as error:
+                FAULTS.note("shares", f"SchedulingShard {shard.name}", error)
+
+    async def _decide_and_note(self, shard: ServedShard, view: Cluster, hints: SchedulingHints) -> DecidedCycle:
+        """Decide a cycle of the shard; keep what the next one has to know, and ask for it where it is due."""
+        retries = self._executor.retries
+        decided = await self._decide(shard, view, hints, whole=bool(hints.first or retries.timers))
+        if self._may_act():
+            retries.settle(view, decided.result, hints)
+            if shard.tracker.record(view, decided.result, shard.config):
+                self._trigger.request(matters=False)
+            if shard.tracker.due:
+                self._trigger.request()
+            shard.amounts = decided.result.pool
+        shard.note_deadline(decided.result.next_deadline_ns, self._clock.wall_ns(), self._clock.monotonic())
+        return decided
+
+    def _report(self, view: Cluster, decided: list[DecidedCycle]) -> None:
+        """Tell what the shards have decided, as one cycle."""
+        result = merged(view, [each.result for each in decided])
+        seconds, plan = sum(each.seconds for each in decided), "+".join(each.plan for each in decided)
+        self._executor.report(DecidedCycle(view, result, seconds, self._settings.config, plan))
+
+    async def _stand_by(self, shards: Iterable[ServedShard]) -> float:
         self._leads = False
         self._trigger.stand_by()
-        await self._decide(NO_HINTS)
+        view = self._views.cluster()
+        for shard in shards:
+            with self._contained(shard):
+                await self._decide(shard, view, NO_HINTS)
         return STANDBY_S
 
-    async def _begin_to_lead(self) -> None:
+    async def _begin_to_lead(self, shards: Iterable[ServedShard]) -> None:
         """The leader before may have crashed while it bound a gang: the rest of that gang goes first."""
-        first = await self._decide(NO_HINTS, whole=True)
-        self._executor.retries.partial = await self._in_thread(lambda: partial_groups(first.result))
+        view, found = self._views.cluster(), set[str]()
+        for shard in shards:
+            with self._contained(shard):
+                first = await self._decide(shard, view, NO_HINTS, whole=True)
+                found |= await self._in_thread(partial(partial_groups, first.result))
+        self._executor.retries.partial = found
         self._leads = True
 
-    def _record(self, decided: DecidedCycle, hints: SchedulingHints) -> None:
-        """Keep what the next cycle has to know, and ask for it where it is due."""
-        retries = self._executor.retries
-        retries.settle(decided.result, hints)
-        if retries.tracker.record(decided.cluster, decided.result, self._config()):
-            self._trigger.request(matters=False)
-        if retries.tracker.due:
-            self._trigger.request()
-
-    def _note_deadline(self, deadline_ns: int) -> None:
-        """Note when time alone may change the decisions; 0: never."""
-        wait_s = min(DEADLINE_MAX_S, max(0.0, (deadline_ns - self._clock.wall_ns()) / 1e9))
-        self._due = self._clock.monotonic() + wait_s + LATE_S if deadline_ns else None
-
-    async def _decide(self, hints: SchedulingHints, whole: bool = False) -> DecidedCycle:
+    async def _decide(
+        self, shard: ServedShard, cluster: Cluster, hints: SchedulingHints, whole: bool = False
+    ) -> DecidedCycle:
         """Decide one cycle. With ``whole`` the lazy parts of the result are computed now, and cannot raise later."""
-        cluster, config = self._views.cluster(), self._config()
+        config = shard.config
         inputs = CycleInputs(cluster, config, self._clock.wall_ns(), hints)
         started = self.busy_since = self._clock.monotonic()
         try:
-            outcome, plan = await self._in_thread(partial(self._run, inputs, whole))
+            outcome, plan = await self._in_thread(partial(self._run, shard, inputs, whole))
         except Exception as error:
-            self._health.undecided(self._tried(inputs), error)
+            self._health.undecided(_tried(shard, inputs), error)
             raise
         finally:
             self.busy_since = None
-        self._health.decided(outcome, self._tried(inputs))
+        self._health.decided(outcome, _tried(shard, inputs), shard.name)
         self._views.ask(outcome.result.questions)
-        self._retry_at = outcome.retry_at
+        shard.retry_at = outcome.retry_at
         return DecidedCycle(cluster, outcome.result, self._clock.monotonic() - started, config, plan)
 
-    def _run(self, inputs: CycleInputs, whole: bool) -> tuple[Outcome, str]:
+    def _run(self, shard: ServedShard, inputs: CycleInputs, whole: bool) -> tuple[Outcome, str]:
         """The outcome and the digest of the plan; in the thread."""
-        timer = self._clock.monotonic
-        outcome = self._quarantine.run_cycle(inputs.cluster, inputs.config, inputs.now_ns, timer, inputs.hints, whole)
+        timer, cluster, config = self._clock.monotonic, inputs.cluster, inputs.config
+        outcome = shard.quarantine.run_cycle(cluster, config, inputs.now_ns, timer, inputs.hints, whole)
         return outcome, digest_of(plan_lines(outcome.result))
-
-    def _tried(self, inputs: CycleInputs) -> CycleInputs:
-        """The inputs of the last attempt, which may have run without some objects."""
-        return replace(inputs, cluster=self._quarantine.view or inputs.cluster)
 
     async def _in_thread(self, work: Callable[[], Done]) -> Done:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _tried(shard: ServedShard, inputs: CycleInputs) -> CycleInputs:
+    """The inputs of the last attempt, which may have run without some objects."""
+    return replace(inputs, cluster=shard.quarantine.view or inputs.cluster)

@@ -1,5 +1,5 @@
-"""In which order the decisions of a cycle are carried out: evictions first, then the binds of each group, then the
-report.
+"""In which order the decisions of a cycle are carried out: evictions first, then the binds of each group; and who hears
+of them.
 
 The cycle loop calls it; the trackers keep what is under way.
 """
@@ -27,7 +27,7 @@ class CycleExecutor:
     send
         Takes the binds of one group, and the view that they were decided on.
     report
-        Called with each cycle that was carried out.
+        Called with what was carried out: a cycle, or those of all shards as one.
     """
 
     def __init__(
@@ -54,6 +54,9 @@ class CycleExecutor:
         for group, binds in _binds_by_group(decided).items():
             if await self._binds.assume(group, binds, decided.cluster.pods, time_slice):
                 self._send(binds, decided.cluster)
+
+    def report(self, decided: DecidedCycle) -> None:
+        """Tell what was carried out."""
         self._report(decided)
 
 

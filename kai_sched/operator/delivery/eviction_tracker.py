@@ -8,6 +8,7 @@ as leaving from ``carry_out`` on, until the API server shows it so or the evicti
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
@@ -41,6 +42,15 @@ class EvictionReporter(Protocol):
 
     def evicted(self, eviction: Evict, plan: Plan, cluster: Cluster) -> None:
         """The pod is being deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """A pod that was not evicted: its key, the node pool of the shard that wanted it, and its backoff."""
+
+    key: str
+    pool: str
+    timer: RetryTimer
 
 
 class EvictionTracker:
@@ -78,8 +88,8 @@ class EvictionTracker:
         self._reporter = reporter
         self._trigger = trigger
         self._clock = clock
-        self._under_way: dict[str, tuple[Plan, Cluster]] = {}  # by uid of the victim
-        self._refused: dict[str, tuple[str, RetryTimer]] = {}  # by uid: key and backoff of pods that were not evicted
+        self._under_way: dict[str, tuple[Plan, DecidedCycle]] = {}  # by uid of the victim
+        self._refused: dict[str, _Refusal] = {}  # by uid of pods that were not evicted
 
     async def carry_out(self, decided: DecidedCycle) -> None:
         """Send the evictions of a cycle; from now on these pods count as leaving."""
@@ -88,10 +98,15 @@ class EvictionTracker:
             return
         now, now_ns = self._clock.monotonic(), self._clock.wall_ns()
         there = {pod.uid for key in decided.result.evicted if (pod := decided.cluster.pods.get(key)) is not None}
-        self._refused = {uid: each for uid, each in self._refused.items() if uid in there or uid in self._under_way}
+        pool = decided.config.node_pool  # another shard has decided about the pods of other pools
+        self._refused = {
+            uid: each
+            for uid, each in self._refused.items()
+            if uid in there or uid in self._under_way or each.pool != pool
+        }
         time_slice = TimeSlice()
         for plan in plans_of(decided.result.effects, decided.cluster):
-            waits = (self._refused[each.uid][1] for each in plan.evictions if each.uid in self._refused)
+            waits = (self._refused[each.uid].timer for each in plan.evictions if each.uid in self._refused)
             if any(now < timer.until for timer in waits):
                 continue
             chosen = []
@@ -100,7 +115,7 @@ class EvictionTracker:
                     chosen.append(each)
                 await time_slice.pause()
             if chosen:
-                self._under_way.update((each.uid, (plan, decided.cluster)) for each in chosen)
+                self._under_way.update((each.uid, (plan, decided)) for each in chosen)
                 self._report(plan, decided.cluster)
                 self._queue.submit(chosen)
 
@@ -111,8 +126,8 @@ class EvictionTracker:
             FAULTS.note("evictions", plan.evictions[0].pod, error)
 
     def _forget_gone(self, cluster: Cluster) -> None:
-        for uid, (key, _) in list(self._refused.items()):
-            pod = cluster.pods.get(key)
+        for uid, refusal in list(self._refused.items()):
+            pod = cluster.pods.get(refusal.key)
             if pod is None or pod.uid != uid:
                 del self._refused[uid]
 
@@ -139,15 +154,15 @@ class EvictionTracker:
 
     def ended(self, eviction: Evict, end: EvictionEnd, message: str) -> None:
         """The outcome of the eviction is known; if the pod stays, the next cycle decides again."""
-        plan, cluster = self._under_way.pop(eviction.uid)
+        plan, decided = self._under_way.pop(eviction.uid)
         if end is EvictionEnd.EVICTED:
             self._refused.pop(eviction.uid, None)
-            self._reporter.evicted(eviction, plan, cluster)
+            self._reporter.evicted(eviction, plan, decided.cluster)
             return
         self._overlay.cancel_eviction(eviction.pod, eviction.uid)
         if end is EvictionEnd.REFUSED:
-            _, timer = self._refused.setdefault(eviction.uid, (eviction.pod, RetryTimer(BACKOFF)))
-            wait_s = timer.add(self._clock.monotonic())
+            new = _Refusal(eviction.pod, decided.config.node_pool, RetryTimer(BACKOFF))
+            wait_s = self._refused.setdefault(eviction.uid, new).timer.add(self._clock.monotonic())
             asyncio.get_running_loop().call_later(wait_s + LATE_S, self._trigger.request)
             log.warning("eviction.refused", pod=eviction.pod, cause=eviction.cause, problem=message)
         else:

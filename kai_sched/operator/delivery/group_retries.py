@@ -13,6 +13,7 @@ from itertools import chain
 from kai_sched.cluster.backoff import Backoff, RetryTimer
 from kai_sched.cycle.hint_tracker import HintTracker
 from kai_sched.model.hints import ALL_PODS, SchedulingHints
+from kai_sched.model.store import Cluster
 from kai_sched.plan.result import CycleResult, GroupState
 
 BACKOFF_MAX_S = 60.0
@@ -32,8 +33,6 @@ class GroupRetries:
         By group: when a group whose binds failed is tried again.
     partial
         Gangs that are bound in part: they go before all other jobs, since what they hold is of no use yet.
-    tracker
-        What earlier cycles tell the next one.
     nodes
         By node: until when it gets no pods that share GPUs.
     awaited_devices
@@ -42,7 +41,6 @@ class GroupRetries:
 
     timers: dict[str, RetryTimer] = field(default_factory=dict)
     partial: set[str] = field(default_factory=set)
-    tracker: HintTracker = field(default_factory=HintTracker)
     nodes: dict[str, RetryTimer] = field(default_factory=dict)
     awaited_devices: Callable[[], frozenset[tuple[str, str]]] = frozenset
 
@@ -61,12 +59,12 @@ class GroupRetries:
         """A device was reserved on the node."""
         self.nodes.pop(node, None)
 
-    def next_hints(self, now: float) -> SchedulingHints:
-        """Return the hints for the next cycle: who goes first, who waits, and what earlier cycles found."""
+    def next_hints(self, now: float, tracker: HintTracker) -> SchedulingHints:
+        """Return the hints for the next cycle: who goes first, who waits, and what the ``tracker`` says."""
         waiting = frozenset(group for group, timer in self.timers.items() if now < timer.until)
         self.nodes = {node: timer for node, timer in self.nodes.items() if now < timer.until + NODE_BACKOFF.last_s}
         closed = frozenset(node for node, timer in self.nodes.items() if now < timer.until)
-        hints = self.tracker.next_hints(dict.fromkeys(self.partial, ALL_PODS), waiting, closed)
+        hints = tracker.next_hints(dict.fromkeys(self.partial, ALL_PODS), waiting, closed)
         return replace(hints, awaited_devices=self.awaited_devices())
 
     def next_end(self, now: float) -> float | None:
@@ -74,21 +72,29 @@ class GroupRetries:
         timers = chain(self.timers.values(), self.nodes.values())
         return min((timer.until for timer in timers if timer.until > now), default=None)
 
-    def settle(self, result: CycleResult, hints: SchedulingHints) -> None:
-        """Forget groups that have recovered or are gone, as of a cycle that was given these hints."""
+    def settle(self, cluster: Cluster, result: CycleResult, hints: SchedulingHints) -> None:
+        """Forget groups that have recovered or are gone, as of a cycle on ``cluster`` that was given these hints.
+
+        Groups that are there and that the cycle does not know may be those of another shard, and are kept.
+        """
         for key in hints.first:
             group = result.groups.get(key)
-            if group is None or not _is_partial(group):
+            if not (_exists(key, cluster) if group is None else _is_partial(group)):
                 self.partial.discard(key)
         for key in list(self.timers):
             group = result.groups.get(key)
-            if group is None or not group.counts.keys() & _WAITING:
+            if not (_exists(key, cluster) if group is None else group.counts.keys() & _WAITING):
                 del self.timers[key]
 
 
 def partial_groups(result: CycleResult) -> set[str]:
     """Return the gangs that are bound in part: a crash may have ended their binds."""
     return {key for key, group in result.groups.items() if _is_partial(group)}
+
+
+def _exists(key: str, cluster: Cluster) -> bool:
+    """Whether there is a group, or a bare pod, with this key."""
+    return key in cluster.pod_groups or key in cluster.pods
 
 
 def _is_partial(group: GroupState) -> bool:

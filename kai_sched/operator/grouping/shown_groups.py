@@ -87,9 +87,12 @@ class ShownGroups:
         return True, msgspec.json.encode({**new, **head})
 
     def is_ours(self, key: str) -> bool:
-        """Whether the PodGroup is in our node pool; other pools have schedulers of their own."""
+        """Whether the PodGroup is in our node pool; other pools have schedulers of their own.
+
+        A process for all shards has all pools, also those whose shard is yet to come.
+        """
         found = self._store.get(PodGroup, key)
-        return found is not None and in_pool(found.labels, self._config)
+        return found is not None and (bool(self._config.node_pools) or in_pool(found.labels, self._config))
 
     def _merged(self, raw: bytes, wanted: Manifest, moves: bool) -> Manifest | None:
         """The PodGroup with what the rules want; None if that changes nothing."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -18,11 +18,13 @@ from kai_sched.api import names
 from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.paths import objects_path, only
-from kai_sched.model.config import Config
+from kai_sched.model.config import CLUSTER, POOL, Config
 from kai_sched.model.field_errors import FieldError, Warn
 from kai_sched.model.numa import PLUGIN
 from kai_sched.model.read.config import config_from_operator, config_from_shard
 from kai_sched.model.read.kinds import OPERATOR_CONFIG, SHARD, Kind, split_custom
+from kai_sched.model.shards import Shards, shards_of
+from kai_sched.operator.intake.object_head import read_name
 from kai_sched.reconcile.admission.types import AdmissionSettings, admission_from_operator
 
 log = structlog.get_logger("settings")
@@ -32,18 +34,32 @@ ReadConfig = Callable[[bytes, Config, Warn], Config]
 
 # Objects are read with these fields, pods are grouped by them, and reservation pods are found by them, so that the
 # devices of pods that run would look free: a change takes effect when the process is started again.
-FIXED = ("scheduler_name", "queue_label", "node_pool_label", "node_pool", "group_bare_pods")
+FIXED = ("scheduler_name", "queue_label", "node_pool_label", "group_bare_pods")
+FIXED_POOL = "node_pool"  # of a process for one shard
 FIXED_RESERVATION = ("namespace", "app_label")
 FIXED_PLUGIN = "plugins.numa"
+
+
+NO_CLUSTER = "cluster needs one process for all shards, so each node pool has its own: start it with --all-shards"
 
 
 class LiveSettings:
     """For one event loop.
 
+    Parameters
+    ----------
+    base
+        The settings by flags.
+    shard
+        The SchedulingShard that is served; "": all of them.
+
     Attributes
     ----------
     config
-        The settings of scheduling. An object with a mistake is ignored.
+        The settings of the process: those of its shard, or for all shards at once. An object with a mistake is ignored.
+    shards
+        The settings of each shard that is served, by name, in the order of names. Where all are served, one with a
+        mistake keeps the settings that it had; one that had none is not served.
     admission
         The settings of the webhooks.
     problems
@@ -57,36 +73,73 @@ class LiveSettings:
         self._base = base
         self._shard = shard
         self._operator: bytes | None = None
-        self._own: bytes | None = None
+        self._own: dict[str, bytes] = {}  # by name of the shard
+        self._readable: dict[str, bytes] = {}  # as each could be read last
         self.problems: dict[str, str] = {}
         self.config = replace(base, gpu_sharing=False)
+        self.shards: Mapping[str, Config] = {shard: self.config}
         self.admission = AdmissionSettings(scheduler_name=base.scheduler_name)
         self.fixed = False
+        if not shard:
+            self._derive()
 
     def current(self) -> Config:
-        """Return the settings in force."""
+        """Return the settings of the process that are in force."""
         return self.config
 
     def observe(self, kind: Kind, name: str, raw: bytes | None) -> None:
         """The Config or SchedulingShard of this name is so now; None: it is gone."""
         if kind == OPERATOR_CONFIG and name == names.CONFIG_NAME:
             self._operator = raw
-        elif kind == SHARD and name == self._shard:
-            self._own = raw
+        elif kind == SHARD and self._shard in ("", name):
+            if raw is None:
+                self._own.pop(name, None)
+                self._readable.pop(name, None)
+            else:
+                self._own[name] = raw
         else:
             return
         self._derive()
 
     def _derive(self) -> None:
+        before = self.config, self.shards
         config = self._base
         self.admission = AdmissionSettings(scheduler_name=self._base.scheduler_name)
         if self._operator is not None:
             config = self._changed(config, self._operator, f"Config {names.CONFIG_NAME}", self._read_operator)
-        if self._own is not None:
-            config = self._changed(config, self._own, f"SchedulingShard {self._shard}", config_from_shard)
+        if self._shard:
+            for raw in self._own.values():
+                config = self._changed(config, raw, f"SchedulingShard {self._shard}", config_from_shard)
+            self.config = self._in_force(config)
+            self.shards = {self._shard: self.config}
+        else:
+            found = self._all_shards(config)
+            self.config = self._in_force(found.whole)
+            self.shards = {name: self._of_shard(each) for name, each in found.configs.items()}
+        self.admission = self.admission.with_names(self.config)
+        if (self.config, self.shards) != before:
+            pools = {name: each.node_pool for name, each in self.shards.items()}
+            log.info("settings.changed", actions=self.config.actions, plugins=sorted(self.config.plugins), shards=pools)
+
+    def _all_shards(self, base: Config) -> Shards:
+        given: dict[str, Config] = {}
+        for name, raw in sorted(self._own.items()):
+            what = f"SchedulingShard {name}"
+            found = self._read(base, raw, what, config_from_shard)
+            if found is not None:
+                given[name], self._readable[name] = found, raw
+            elif name in self._readable:
+                given[name] = config_from_shard(split_custom(self._readable[name], _ignore)[1], base, _ignore)
+        shards = shards_of(base, given)
+        for name in given:
+            self._note(f"SchedulingShard {name}, of several", shards.problems.get(name, ""))
+        return shards
+
+    def _in_force(self, config: Config) -> Config:
+        """The settings of the process; those that cannot change while it runs are kept."""
         if self.fixed:
-            kept = _with_fixed(config, self.config)
-            moved = [field for field in FIXED if getattr(config, field) != getattr(kept, field)]
+            kept = _with_fixed(config, self.config, self._fixed_fields)
+            moved = [field for field in self._fixed_fields if getattr(config, field) != getattr(kept, field)]
             moved += ["reservation"] if config.reservation != kept.reservation else []
             moved += [FIXED_PLUGIN] if config.plugins.get(PLUGIN) != kept.plugins.get(PLUGIN) else []
             if moved:
@@ -94,12 +147,22 @@ class LiveSettings:
                     "settings.need_restart", fields=moved, remedy="restart the scheduler for them to take effect"
                 )
             config = kept
+        if self._shard and config.fair_share == CLUSTER:
+            self._note(f"Config {names.CONFIG_NAME}, spec.global.fairShare", NO_CLUSTER)
+            config = replace(config, fair_share=POOL)
         # In a cluster somebody has to turn it on, as it needs rights that not all have given.
-        config = replace(config, gpu_sharing=config.gpu_sharing and self.admission.gpu_sharing)
-        self.admission = self.admission.with_names(config)
-        if config != self.config:
-            log.info("settings.changed", actions=config.actions, plugins=sorted(config.plugins))
-            self.config = config
+        return replace(config, gpu_sharing=config.gpu_sharing and self.admission.gpu_sharing)
+
+    @property
+    def _fixed_fields(self) -> tuple[str, ...]:
+        return (*FIXED, FIXED_POOL) if self._shard else FIXED
+
+    def _of_shard(self, config: Config) -> Config:
+        """The settings of one of all shards, with those of the process in force."""
+        has_numa, plugins = PLUGIN in config.plugins, config.plugins
+        config = _with_fixed(config, self.config, self._fixed_fields)
+        config = replace(config, gpu_sharing=self.config.gpu_sharing)
+        return config if has_numa else replace(config, plugins=plugins)
 
     def _read_operator(self, raw: bytes, config: Config, warn: Warn) -> Config:
         config = config_from_operator(raw, config, warn)
@@ -107,23 +170,36 @@ class LiveSettings:
         return config
 
     def _changed(self, config: Config, raw: bytes, what: str, read: ReadConfig) -> Config:
+        found = self._read(config, raw, what, read)
+        return config if found is None else found
+
+    def _read(self, config: Config, raw: bytes, what: str, read: ReadConfig) -> Config | None:
+        """The config as the object changes it; None for one with a mistake. Problems are told."""
         problems: list[str] = []
+        found: Config | None = None
 
         def warn(field: str, message: str) -> None:
             problems.append(f"{field}: {message}")
 
         try:
-            config = read(split_custom(raw, warn)[1], config, warn)
+            found = read(split_custom(raw, warn)[1], config, warn)
         except FieldError as error:
             problems.append(f"{error}; none of it is used")
-        text = "; ".join(problems)
+        self._note(what, "; ".join(problems))
+        return found
+
+    def _note(self, what: str, text: str) -> None:
+        """Log what is wrong with an object, once."""
         if text and text != self.problems.get(what):
             log.warning("settings.problem", object=what, problem=text)
         self.problems[what] = text
-        return config
 
 
-def _with_fixed(config: Config, since: Config) -> Config:
+def _ignore(field: str, message: str) -> None:
+    """What was told before is not told again."""
+
+
+def _with_fixed(config: Config, since: Config, fields: tuple[str, ...]) -> Config:
     """``config`` with the settings of ``since`` that cannot change while the process runs."""
     own = {field: getattr(since.reservation, field) for field in FIXED_RESERVATION}
     if config.plugins.get(PLUGIN) != since.plugins.get(PLUGIN):
@@ -132,7 +208,7 @@ def _with_fixed(config: Config, since: Config) -> Config:
             plugins[PLUGIN] = since.plugins[PLUGIN]
         config = replace(config, plugins=plugins)
     reservation = replace(config.reservation, **own)
-    return replace(config, reservation=reservation, **{field: getattr(since, field) for field in FIXED})
+    return replace(config, reservation=reservation, **{field: getattr(since, field) for field in fields})
 
 
 async def read_settings(
@@ -140,15 +216,15 @@ async def read_settings(
 ) -> None:
     """Read the settings from the cluster, before any other object is read. Return once the API server has answered.
 
-    ``waits["settings"]`` is set to a function that says what it waits for.
+    ``shard`` is as for ``LiveSettings``. ``waits["settings"]`` is set to a function that says what it waits for.
     """
-    wanted = ((OPERATOR_CONFIG, "configs", names.CONFIG_NAME), (SHARD, "schedulingshards", shard))
-    for kind, plural, name in wanted:
+    shards = (SHARD, "schedulingshards", shard)
+    for kind, plural, name in ((OPERATOR_CONFIG, "configs", names.CONFIG_NAME), shards):
         failures = 0
         while True:
             found: list[bytes] = []
             try:
-                parts = api.list_pages(objects_path(kind[0], plural), only(name))
+                parts = api.list_pages(objects_path(kind[0], plural), only(name) if name else {})
                 async for items, _ in parts:
                     found += map(bytes, items)
             except ApiFailure as failure:
@@ -158,6 +234,9 @@ async def read_settings(
                     failures += 1
                     await asyncio.sleep(BACKOFF.wait_s(failures, rng))
                     continue
-            settings.observe(kind, name, found[0] if found else None)
+            if not found and name:
+                settings.observe(kind, name, None)
+            for raw in found:
+                settings.observe(kind, read_name(raw)[1], raw)
             break
     settings.fixed = True

@@ -7,13 +7,14 @@ Everything here belongs to that thread; however long it takes, the event loop go
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
 
 from kai_sched.model.config import Config
 from kai_sched.model.keys import split_key
+from kai_sched.model.shards import UnservedPool, unserved_pools
 from kai_sched.model.store import Cluster
 from kai_sched.operator.decided_cycle import DecidedCycle
 from kai_sched.operator.reporting.first_starts import FirstStarts
@@ -48,6 +49,8 @@ class Bound:
         The group of the pod and its queue.
     unlabelled
         Whether the pod is in the default queue because no queue is named.
+    pool
+        The node pool; "" for the default one.
     """
 
     bind: Bind
@@ -57,6 +60,7 @@ class Bound:
     group: str
     queue: str
     unlabelled: bool
+    pool: str = ""
 
 
 @dataclass(slots=True)
@@ -86,6 +90,7 @@ class StatusComputer:
         self._metrics = metrics
         self._starts = FirstStarts(metrics.observe_first_start)
         self._pipelined: dict[str, str] = {}  # the nodes that pods wait for, by uid of the pod
+        self._unserved: Mapping[str, UnservedPool] = {}  # node pools that no shard has, of several
 
     def compute(self, batch: Batch) -> tuple[list[Write], float | None]:
         """Return what is to be written, and after how many seconds statuses are due again (None: not by time)."""
@@ -117,11 +122,19 @@ class StatusComputer:
         self._metrics.forget_groups(decided.cluster)
         self._starts.forget(decided.cluster)
         self._reconciler.follow(decided.config)
+        if decided.config.node_pools:
+            self._log_unserved(unserved_pools(decided.cluster, decided.config))
         found = self._reconciler.writes(decided.cluster, decided.result, batch.now_ns, batch.steady_ns, batch.most)
         faults, self._reconciler.faults = self._reconciler.faults, []
         for fault in faults:
             FAULTS.note(PART, f"{fault.kind} {fault.key}", fault.error)
         return found
+
+    def _log_unserved(self, found: Mapping[str, UnservedPool]) -> None:
+        """Log node pools that no shard has, each once until there is one."""
+        for pool in found.keys() - self._unserved.keys():
+            log.warning("pool.not_served", pool=pool, problem=found[pool].text(pool))
+        self._unserved = found
 
     def _cycles(self, cycles: Sequence[DecidedCycle]) -> Iterable[Write]:
         writes: list[Write] = []
@@ -146,7 +159,7 @@ class StatusComputer:
             ref = pod_ref(each.bind)
             if each.unlabelled:
                 writes.append(events.queue_label_missing(ref, self._config.queue_label))
-            writes.append(events.scheduled(ref, each.bind.node, self._config.node_pool))
+            writes.append(events.scheduled(ref, each.bind.node, each.pool))
         for group, members in groups.items():
             nodes = some_of(list(dict.fromkeys(each.bind.node for each in members)))
             log.info("group.bound", group=group, queue=members[0].queue, pods=len(members), nodes=nodes)

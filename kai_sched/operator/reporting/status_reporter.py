@@ -18,7 +18,7 @@ from kai_sched.cluster.client import ApiFailure
 from kai_sched.cluster.pod_binder import BindFailure
 from kai_sched.cluster.time_slice import TimeSlice
 from kai_sched.cluster.write_queue import WriteQueue
-from kai_sched.model.config import Config
+from kai_sched.model.config import Config, pool_in_force
 from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.store import Cluster, Store
 from kai_sched.operator.clock import Clock
@@ -153,14 +153,15 @@ class StatusReporter:
     def bound(self, bind: Bind, seconds: float) -> None:
         """The API server has accepted the bind, which took ``seconds``."""
         now_ns, pod = self._clock.wall_ns(), self._store.get(Pod, bind.pod)
-        created_ns, key, queue, unlabelled = None, bind.pod, "", False
+        created_ns, key, queue, unlabelled, pool = None, bind.pod, "", False, ""
         if pod is not None:
             created_ns, key = pod.created_ns, pod.group_key
             group = self._store.get(PodGroup, key) if pod.group else None
             queue = group.queue if group else pod.queue
             is_ours = pod.scheduler == self._config.scheduler_name
             unlabelled = is_ours and self._observations.owners.is_unlabelled(pod, group)
-        self._batch.bound.append(Bound(bind, seconds, now_ns, created_ns, key, queue, unlabelled))
+            pool = pool_in_force(group.labels if group else pod.labels, self._config)
+        self._batch.bound.append(Bound(bind, seconds, now_ns, created_ns, key, queue, unlabelled, pool))
         self._plan(STATUS_PERIOD_S if self._is_busy() else 0.0)
 
     def failed(self, bind: Bind, failure: BindFailure, again: float | None) -> None:

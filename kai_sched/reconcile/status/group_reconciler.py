@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from kai_sched.api import names
-from kai_sched.model.config import Config
+from kai_sched.model.config import Config, pool_of_conditions
 from kai_sched.model.keys import split_key
 from kai_sched.model.objects import PodGroup
 from kai_sched.model.times import format_time
@@ -46,8 +46,7 @@ class GroupReconciler(ObjectReconciler):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self._tracked = ShownObjects()
-        self._pool = config.pool_of_conditions
-        self.grace_s = config.staleness_grace_s
+        self.config = config
         self._holds: dict[str, tuple[str, bool]] = {}  # uid, and whether the group held room the last time
         self._started_ns: dict[str, tuple[str, int]] = {}  # uid, and the start that is to be written
 
@@ -122,9 +121,9 @@ class GroupReconciler(ObjectReconciler):
         before = list_of(tracked.status, "schedulingConditions")
         details = None
         if state.reason is not None:
-            state = replace(state, reason=with_end(state.reason, group, members, self.grace_s))
+            state = replace(state, reason=with_end(state.reason, group, members, self.config.staleness_grace_s))
             details = queue_details(state.reason, members, usage, inputs.queues) if state.reason else None
-        after = scheduling_conditions(before, state, self._pool, details, now_ns)
+        after = scheduling_conditions(before, state, pool_of_conditions(group.labels, self.config), details, now_ns)
         if self._throttle.due(tracked, _SCHEDULING, _content(after), _content(before)):
             patch["schedulingConditions"] = after or None
         return patch

@@ -69,6 +69,17 @@ def unknown_sub_group(sub_group: str, group: str, there: frozenset[str]) -> PodV
     return PodVerdict(names.SUB_GROUP_DOES_NOT_EXIST, message, names.UNSCHEDULABLE, always=True)
 
 
+def unserved_pool(pool: str) -> PodVerdict:
+    """No SchedulingShard has the node pool that the pod, or its group, names."""
+    message = (
+        f"no SchedulingShard has node pool {pool!r}, so nobody schedules the pod: create one with "
+        "spec.partitionLabelValue, or correct the label"
+        if pool
+        else "no SchedulingShard has what is in no node pool, so nobody schedules the pod: give it the label of one"
+    )
+    return PodVerdict(names.UNSCHEDULABLE, message, names.UNSCHEDULABLE, always=True)
+
+
 def unknown_group(group: str) -> PodVerdict:
     """The pod names a pod group ("namespace/name") that does not exist."""
     message = (

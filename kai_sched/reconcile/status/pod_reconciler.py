@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kai_sched.api import names
@@ -22,6 +22,7 @@ from kai_sched.reconcile.status.pod_conditions import (
     judge,
     unknown_group,
     unknown_sub_group,
+    unserved_pool,
 )
 from kai_sched.reconcile.status.usage import QueueUsage
 from kai_sched.reconcile.status.write_throttle import TrackedObject
@@ -43,7 +44,7 @@ class PodReconciler(ObjectReconciler):
 
     def __init__(self, config: Config, owners: OwnerReconciler) -> None:
         super().__init__()
-        self._config = config
+        self.config = config
         self._owners = owners
         self._tracked: dict[str, TrackedPod] = {}
         self.waiting: dict[str, Pod] = {}  # our pods without a node
@@ -71,7 +72,7 @@ class PodReconciler(ObjectReconciler):
 
     def update(self, keys: Iterable[str], cluster: Cluster) -> None:
         """These pods have changed."""
-        scheduler = self._config.scheduler_name
+        scheduler = self.config.scheduler_name
         for key in keys:
             pod = cluster.pods.get(key)
             self.waiting.pop(key, None)
@@ -108,9 +109,9 @@ class PodReconciler(ObjectReconciler):
         cluster, usage = inputs.cluster, inputs.usage
         group = cluster.pod_groups.get(pod.group_key) if pod.group else None
         owned = self._owners.get(pod.group_key) if pod.group else None
-        unlabelled = is_unlabelled(pod, group, owned) and in_pool(pod.labels, self._config)
+        unlabelled = is_unlabelled(pod, group, owned) and in_pool(pod.labels, self.config)
         if unlabelled and self._throttle.may_emit(tracked, names.QUEUE_LABEL_MISSING):
-            found.append(events.queue_label_missing(_ref(pod), self._config.queue_label))
+            found.append(events.queue_label_missing(_ref(pod), self.config.queue_label))
         if key in inputs.placed or key in usage.binding or pod.gates:
             return
         verdict, marks = self._verdict(pod, key, cluster, inputs.result, usage)
@@ -124,18 +125,24 @@ class PodReconciler(ObjectReconciler):
         if not pod.group:
             # A pod without a group is a group of its own name, with a mark if a real group has that name.
             own = result.groups.get(bare_pod_group_key(key)) or result.groups.get(key)
-            return _of_group(own), True
+            return _of_group(own) if own is not None else self._of_no_shard(pod.labels), True
         group_key = pod.group_key
         group = cluster.pod_groups.get(group_key)
         if group is None:
-            return (unknown_group(group_key) if in_pool(pod.labels, self._config) else None), True
+            return (unknown_group(group_key) if in_pool(pod.labels, self.config) else None), True
         members = usage.groups.get(group_key)
         if members is None:
-            return None, True
+            return self._of_no_shard(group.labels), True
         sub_group = pod.sub_group or DEFAULT_SET
         if sub_group not in members.sets:
             return unknown_sub_group(sub_group, group_key, members.sets), True
         return _of_group(result.groups.get(group_key)), group.mark_unschedulable
+
+    def _of_no_shard(self, labels: Mapping[str, str]) -> PodVerdict | None:
+        """What the condition of a pod says whose node pool no shard of this process has, if it has those of all."""
+        if not self.config.node_pools or in_pool(labels, self.config):
+            return None
+        return unserved_pool(labels.get(self.config.node_pool_label, ""))
 
     def _report(self, pod: Pod, tracked: TrackedPod, verdict: PodVerdict, marks: bool, found: list[Write]) -> None:
         shown = tracked.condition

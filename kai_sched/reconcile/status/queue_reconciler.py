@@ -33,7 +33,7 @@ class QueueReconciler(ObjectReconciler):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self._config = config
+        self.config = config
         self._tracked = ShownObjects()
         self._wanted: dict[str, dict[str, Any]] = {}
         self._orphans: dict[str, Finding] = {}
@@ -59,8 +59,8 @@ class QueueReconciler(ObjectReconciler):
     def writes(self, inputs: StatusInput, most: int, faults: list[ReconcileFault]) -> list[Write]:
         """See ``ObjectReconciler.writes``."""
         if self._marked:
-            self._wanted = queue_statuses(inputs.cluster, inputs.result.queues, self._config, inputs.usage)
-            self._orphans = queue_findings(inputs.cluster, self._config)
+            self._wanted = queue_statuses(inputs.cluster, inputs.result.queues, self.config, inputs.usage)
+            self._orphans = queue_findings(inputs.cluster, self.config)
         return super().writes(inputs, most, faults)
 
     def _reconcile(self, key: str, inputs: StatusInput) -> list[Write]:

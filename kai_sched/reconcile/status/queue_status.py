@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kai_sched.api import names
-from kai_sched.model.config import Config, in_pool
+from kai_sched.model.config import Config, sees_queue
 from kai_sched.model.objects import Queue
 from kai_sched.model.store import Cluster
 from kai_sched.plan.result import QUEUE_RESOURCES, QueueState
@@ -23,7 +23,7 @@ def queue_statuses(
 
     Every level of the tree is summed up at once, from the pods. Empty fields are left out.
     """
-    queues = {name: queue for name, queue in cluster.queues.items() if in_pool(queue.labels, config)}
+    queues = {name: queue for name, queue in cluster.queues.items() if sees_queue(queue.labels, config)}
     children: dict[str, list[str]] = {}
     for name in sorted(queues):
         children.setdefault(queues[name].parent, []).append(name)
@@ -59,7 +59,7 @@ def _status(children: list[str], sums: tuple[Amounts, Amounts, Amounts], fair: A
 
 def queue_findings(cluster: Cluster, config: Config) -> dict[str, Finding]:
     """Return what is wrong with the place of a queue in the tree, for queues that are ignored because of it."""
-    queues = {name: queue for name, queue in cluster.queues.items() if in_pool(queue.labels, config)}
+    queues = {name: queue for name, queue in cluster.queues.items() if sees_queue(queue.labels, config)}
     return {name: found for name in queues if (found := _finding(name, queues)) is not None}
 
 

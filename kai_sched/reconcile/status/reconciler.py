@@ -94,11 +94,10 @@ class StatusReconciler:
         self._pods.forget(key)
 
     def follow(self, config: Config) -> None:
-        """The settings in force are these now. All but those of which amounts and times are made never change."""
+        """The settings in force are these now. All but those of amounts, times and node pools never change."""
         if _matters(config) == _matters(self._config):
             return
-        self._config = config
-        self._groups.grace_s = config.staleness_grace_s
+        self._config = self._queues.config = self._groups.config = self._pods.config = config
         self.mark_all()
 
     def mark_all(self) -> None:
@@ -193,8 +192,9 @@ class StatusReconciler:
         self._placed, self._states = placed, states
 
 
-def _matters(config: Config) -> tuple[float, ...]:
-    return config.gpu_memory_reserve_percent, config.gpu_memory_reserve_min_mib, config.staleness_grace_s
+def _matters(config: Config) -> tuple[object, ...]:
+    amounts = config.gpu_memory_reserve_percent, config.gpu_memory_reserve_min_mib
+    return *amounts, config.staleness_grace_s, config.node_pools, config.fair_share
 
 
 def _weight(state: GroupState) -> tuple[object, ...]:

@@ -146,13 +146,17 @@ def open_queues(ctx: Context) -> None:
     Reads ``classes.quota`` (C, 3), the amounts that count for a queue: millicores, bytes and GPUs. Writes ``quota``,
     ``limit``, ``held``, ``held_fixed`` and ``asked`` of the book, (Q + 1, 3) each, and ``priority``; row Q, the
     cluster, stays 0. A task that holds a place counts as held and as requested, a pending one as requested only; what
-    background jobs request does not count (11.5). Tasks on nodes outside the snapshot hold nothing here.
+    background jobs request does not count (11.5). Tasks on nodes outside the snapshot hold nothing here, but for what
+    ``*_elsewhere`` say of other node pools (2.8).
     """
     queues, tasks, jobs, book = ctx.snapshot.queues, ctx.snapshot.tasks, ctx.snapshot.jobs, ctx.state.book
     for q in range(queues.parent.shape[0]):
         for r in range(3):
             book.quota[q, r] = queues.quota[q, r]
             book.limit[q, r] = queues.limit[q, r]
+            book.held[q, r] = queues.held_elsewhere[q, r]
+            book.held_fixed[q, r] = queues.fixed_elsewhere[q, r]
+            book.asked[q, r] = queues.asked_elsewhere[q, r]
         book.priority[q] = queues.priority[q]
     for t in range(tasks.job.shape[0]):
         j = tasks.job[t]
@@ -207,6 +211,8 @@ def open_term_roles(status: Statuses, ctx: Context) -> None:
 def open_cluster(total: Floats, ctx: Context) -> None:
     """Add the capacity (2.1) to ``total``: what ready nodes have, minus what pods of other schedulers request.
 
+    The capacity of other node pools that share (2.8) is added to that.
+
     A node contributes at least 0: pods that request more than it has, as pods that no scheduler placed may, must not
     take from the capacity of other nodes. ``nodes.counted`` (N,) says which nodes contribute all, or all but GPUs.
 
@@ -216,6 +222,8 @@ def open_cluster(total: Floats, ctx: Context) -> None:
         ``scratch.own`` (N, 3) is overwritten
     """
     nodes, tasks, own = ctx.snapshot.nodes, ctx.snapshot.tasks, ctx.scratch.own
+    for r in range(3):
+        total[r] += ctx.snapshot.queues.capacity_elsewhere[0, r]
     for n in range(nodes.counted.shape[0]):
         for r in range(3):
             own[n, r] = nodes.allocatable[n, r]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import CPU, GPU, Floats, Longs, Queues, Status
+from kai_sched.snapshot.tables import CPU, GPU, Floats, Ints, Longs, Queues, Status
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.account import (
@@ -32,6 +32,8 @@ from kai_sched.solver.kernels.share import divide_siblings, divide_tree
 from kai_sched.solver.state import Book, Context, Division
 
 IS_PENDING = int(Status.PENDING)
+IS_PIPELINED = int(Status.PIPELINED)
+IS_ALLOCATED = int(Status.ALLOCATED)
 IS_RUNNING = int(Status.RUNNING)
 OK = int(Verdict.OK)
 TOO_LARGE = int(Verdict.TOO_LARGE)
@@ -81,6 +83,40 @@ def ask_for_all(queues: Queues, book: Book) -> None:
             while above != NULL:  # Bound: the depth of the queue tree.
                 book.steady[above, r] = total
                 above = queues.parent[above]
+
+
+@kernel
+def sum_pool(pipelined: Ints, held: Floats, fixed: Floats, asked: Floats, ctx: Context) -> None:
+    """Count what the jobs of the snapshot hold and request as the working state is now, without ``*_elsewhere`` (2.8).
+
+    Background jobs count as absent (11.5). What is requested is that of the start.
+
+    Parameters
+    ----------
+    pipelined : (T,), the row of the node that an earlier cycle promised the task: if it is pending, it holds that; NULL
+    held, fixed, asked : (Q, 3), zeros that are filled in place: millicores, bytes, GPUs; ``fixed`` is what jobs hold
+        that are not preemptible
+    """
+    tasks, jobs, now = ctx.snapshot.tasks, ctx.snapshot.jobs, ctx.state.task
+    for t in range(pipelined.shape[0]):
+        j = tasks.job[t]
+        if j == NULL or jobs.queue[j] == NULL or jobs.background[j] == 1:
+            continue
+        n = now.node[t] if IS_PIPELINED <= now.status[t] <= IS_RUNNING else NULL
+        if now.status[t] == IS_PENDING:
+            n = pipelined[t]
+        first = tasks.node[t] if IS_ALLOCATED <= tasks.status[t] <= IS_RUNNING else NULL
+        asks = first != NULL or tasks.status[t] == IS_PENDING
+        q = jobs.queue[j]
+        while q != NULL:  # Bound: the depth of the queue tree.
+            for r in range(3):
+                if n != NULL:
+                    held[q, r] += price_of(tasks.cls[t], r, n, ctx)
+                if n != NULL and jobs.preemptible[j] == 0:
+                    fixed[q, r] += price_of(tasks.cls[t], r, n, ctx)
+                if asks:
+                    asked[q, r] += price_of(tasks.cls[t], r, first, ctx)
+            q = ctx.snapshot.queues.parent[q]
 
 
 @kernel

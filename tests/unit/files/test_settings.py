@@ -28,7 +28,44 @@ class TestSettings:
         loaded = load([write("all.json", queue("a"), *shards)])
         assert loaded.cases[0].config == Config(gpu_sharing=False)
         assert len(told(loaded)) == 1
-        assert "choose with --config" in told(loaded)[0]
+        assert "decide all with --all-shards, or choose one with --config" in told(loaded)[0]
+
+    def test_all_shards_are_decided_where_that_is_asked_for(self, write: Write) -> None:
+        shards = [thing("SchedulingShard", name, {"partitionLabelValue": name}) for name in "yx"]
+        (case,) = clean(write("all.json", queue("a"), *shards), all_shards=True)
+        assert case.config == Config(gpu_sharing=False, node_pools=("", "x", "y"))
+        assert [each.node_pool for each in case.decided] == ["", "x", "y"]
+        (one,) = load([write("all.json", queue("a"), *shards)]).cases
+        assert one.decided == (one.config,)
+        assert one.shards == case.shards
+
+    def test_a_shard_that_cannot_be_read_stops_the_command_where_all_are_decided(self, write: Write) -> None:
+        bad = {"partitionLabelValue": "x", "args": {"max-consolidation-preemptees": "many"}}
+        default = thing("SchedulingShard", "default", {})
+        path = write("all.json", queue("a"), default, thing("SchedulingShard", "x", bad))
+        assert load([path], all_shards=True).fatal
+        assert told(load([path])) == []
+
+    def test_pools_and_settings_that_do_not_count_are_told(self, write: Write) -> None:
+        shards = [thing("SchedulingShard", name, {"partitionLabelValue": "x"}) for name in "ab"]
+        lost = thing("Node", "n", {})
+        lost["metadata"]["labels"] = {Config().node_pool_label: "z"}
+        path = write("all.json", queue("a"), lost, *shards)
+        first, second = told(load([path], all_shards=True))
+        assert "SchedulingShard b: spec.partitionLabelValue: shard a has node pool x already" in first
+        assert "node pool z: no SchedulingShard has it, so 1 node and 0 workloads are left alone" in second
+
+    def test_shares_of_the_cluster_are_for_all_shards(self, write: Write) -> None:
+        config = thing("Config", "kai-config", {"global": {"fairShare": "cluster"}})
+        path = write("all.json", queue("a"), config)
+        (line,) = told(load([path]))
+        assert "spec.global.fairShare: cluster is for all shards together" in line
+        (case,) = clean(path, all_shards=True)
+        assert [each.fair_share for each in case.decided] == ["cluster"]
+
+    def test_a_scenario_is_one_shard(self, write: Write) -> None:
+        scenario = thing("Scenario", "s", {"objects": [queue("a")]})
+        assert "--all-shards is not for a scenario" in told(load([write("s.json", scenario)], all_shards=True))[0]
 
     def test_names_set_for_all_components(self, write: Write) -> None:
         settings = {"global": {"queueLabelKey": "team"}}

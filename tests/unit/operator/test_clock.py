@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kai_sched.model.read.kinds import POD, POD_GROUP
 from kai_sched.operator.clock import Clock, SteadyWall
-from kai_sched.operator.cycle.loop import DEADLINE_MAX_S
+from kai_sched.operator.cycle.shard import DEADLINE_MAX_S
 from kai_sched.plan.effects import Bind
 from tests.unit.operator.cycle.test_loop import next_cycle, running, until
 from tests.unit.operator.worlds import NODE, World, raw_group, raw_node, raw_pod
@@ -122,5 +122,6 @@ async def test_the_loop_neither_hurries_nor_sleeps_when_the_wall_clock_leaps(lea
         world.wall_ns += leap_ns
         await next_cycle(world)
         assert len(world.decided) <= before + 3
-        due = world.loop._due
+        (shard,) = world.loop._shards.current()
+        due = shard.due
         assert due is None or world.time < due <= world.time + DEADLINE_MAX_S + 1.0

@@ -40,7 +40,7 @@ from kai_sched.operator.selector_service import SelectorService
 from kai_sched.telemetry.loop_time import MeasuredLoop
 from kai_sched.telemetry.metrics import Metrics
 from tests.unit.operator.builders import Intake, observer_of
-from tests.unit.operator.worlds import NODE, raw_group, raw_node, raw_pod, raw_queue
+from tests.unit.operator.worlds import NODE, OneShard, raw_group, raw_node, raw_pod, raw_queue
 
 GROUPS, SIZE, PAGE = 2_000, 10, 500
 BINDS = 3_000  # by the CPU of the nodes
@@ -100,7 +100,7 @@ class World:
         send = lambda group, _: self.binder.submit(group)  # noqa: E731
         self.loop = CycleLoop(
             SelectorService(self.store, self.trigger.request, clock.monotonic),
-            Config,
+            OneShard(),
             self.trigger,
             lambda: True,
             CycleExecutor(evictions, tracker, send, self.telling.acted),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kai_sched.cluster.pod_binder import BindFailure
@@ -59,10 +59,11 @@ def raw_pod(
     return raw(name, version, "ml", uid=uid, spec=spec, status=status, metadata={"labels": labels, **metadata})
 
 
-def raw_node(name: str, version: int = 1, gpus: int = 8, **spec: Any) -> bytes:
+def raw_node(name: str, version: int = 1, gpus: int = 8, labels: Mapping[str, str] | None = None, **spec: Any) -> bytes:
     size = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
     ready = {"type": "Ready", "status": "True"}
-    return raw(name, version, spec=spec, status={"allocatable": size, "conditions": [ready]})
+    meta = {"labels": dict(labels)} if labels else {}
+    return raw(name, version, metadata=meta, spec=spec, status={"allocatable": size, "conditions": [ready]})
 
 
 def raw_group(name: str, size: int) -> bytes:
@@ -117,6 +118,14 @@ class Reports:
         self.gone.append(eviction.pod)
 
 
+class OneShard:
+    """The settings of a process for one shard."""
+
+    def __init__(self, config: Config | None = None) -> None:
+        self.config = config or Config()
+        self.shards: Mapping[str, Config] = {"default": self.config}
+
+
 class World:
     """A sink and a loop over it; ``time`` and ``wall_ns`` are what its clock says, ``leads`` whether it may act.
 
@@ -149,13 +158,15 @@ class World:
         )
         executor = CycleExecutor(self.evictions, self.binds, self.hands.take, self.decided.append)
         self.selectors = SelectorService(self.store, self.trigger.request, clock.monotonic)
+        self.settings = OneShard()
+        self.health = health or CycleHealth(Metrics(), lambda _: None, lambda: False, ("", ""), clock.monotonic)
         self.loop = CycleLoop(
             self.selectors,
-            Config,
+            self.settings,
             self.trigger,
             lambda: self.leads,
             executor,
-            health or CycleHealth(Metrics(), lambda _: None, lambda: False, ("", ""), clock.monotonic),
+            self.health,
             clock,
             lambda *arguments: self.run(*arguments),
         )

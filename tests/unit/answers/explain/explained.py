@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kai_sched import Config
 from kai_sched.answers.explain.explanation import Explanation, explain
 from kai_sched.answers.trial import Trials
@@ -12,11 +14,13 @@ from tests.scenarios.table import cluster_of
 GROUP = "ns/g"
 
 
-def explanation(text: str, group: str = GROUP, config: Config | None = None) -> Explanation:
-    """Why the group waits in the cluster of this text."""
+def explanation(
+    text: str, group: str = GROUP, config: Config | None = None, shards: Sequence[Config] = ()
+) -> Explanation:
+    """Why the group waits in the cluster of this text, of which these are all shards."""
     cluster = cluster_of(text)
     workloads = workloads_of(cluster)
-    return explain(Trials(cluster, config or Config(), NOW_NS), workloads.of(group), workloads)
+    return explain(Trials(cluster, config or Config(), NOW_NS, shards=shards), workloads.of(group), workloads)
 
 
 def suggested(found: Explanation) -> dict[str, list[str]]:

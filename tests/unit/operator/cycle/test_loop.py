@@ -13,6 +13,7 @@ import pytest
 from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.failure import NOT_LEADER
 from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
+from kai_sched.cycle.hint_tracker import HintTracker
 from kai_sched.cycle.run import run_cycle
 from kai_sched.model.hints import SchedulingHints
 from kai_sched.model.read.kinds import POD, POD_GROUP
@@ -282,11 +283,11 @@ def test_backoff_grows_to_its_bound_and_counts_a_gang_once() -> None:
     for _ in range(9):
         until_s = setbacks.add("g", now)
         assert setbacks.add("g", now) == until_s  # a second pod of the same gang
-        assert setbacks.next_hints(now).deferred == {"g"}
+        assert setbacks.next_hints(now, HintTracker()).deferred == {"g"}
         assert setbacks.next_end(now) == until_s
         waits.append(until_s - now)
         now = until_s
-        assert setbacks.next_hints(now).deferred == frozenset()
+        assert setbacks.next_hints(now, HintTracker()).deferred == frozenset()
         assert setbacks.next_end(now) is None
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, BACKOFF_MAX_S, BACKOFF_MAX_S, BACKOFF_MAX_S]
 
@@ -294,15 +295,15 @@ def test_backoff_grows_to_its_bound_and_counts_a_gang_once() -> None:
 def test_a_node_where_no_device_could_be_reserved_is_closed_for_a_while() -> None:
     setbacks = GroupRetries()
     setbacks.close_node("n1", 0.0)
-    assert setbacks.next_hints(29.0).closed_nodes == {"n1"}
+    assert setbacks.next_hints(29.0, HintTracker()).closed_nodes == {"n1"}
     assert setbacks.next_end(29.0) == 30.0
-    assert setbacks.next_hints(30.0).closed_nodes == frozenset()
+    assert setbacks.next_hints(30.0, HintTracker()).closed_nodes == frozenset()
     setbacks.close_node("n1", 30.0)
-    assert setbacks.next_hints(89.0).closed_nodes == {"n1"}
+    assert setbacks.next_hints(89.0, HintTracker()).closed_nodes == {"n1"}
     setbacks.open_node("n1")
-    assert setbacks.next_hints(89.0).closed_nodes == frozenset()
+    assert setbacks.next_hints(89.0, HintTracker()).closed_nodes == frozenset()
     setbacks.close_node("gone", 0.0)
-    assert setbacks.next_hints(1000.0).closed_nodes == frozenset()
+    assert setbacks.next_hints(1000.0, HintTracker()).closed_nodes == frozenset()
     assert setbacks.nodes == {}
 
 

@@ -119,3 +119,64 @@ def test_what_drivers_keep_is_in_force_at_once() -> None:
     settings.fixed = True
     settings.observe(OPERATOR_CONFIG, "kai-config", raw({"global": {"gpuMemoryReserve": {"percent": 3}}}))
     assert settings.config.gpu_memory_reserve_percent == 3
+
+
+def of_pool(value: str, **spec: object) -> bytes:
+    return raw({"partitionLabelValue": value, **spec})
+
+
+def test_all_shards_are_served_with_settings_of_their_own() -> None:
+    settings = LiveSettings(Config(), "")
+    assert settings.shards == {"default": Config(gpu_sharing=False)}
+    settings.observe(SHARD, "b", of_pool("b", placementStrategy={"gpu": "spread"}))
+    settings.observe(SHARD, "a", of_pool("a"))
+    assert [(name, each.node_pool) for name, each in settings.shards.items()] == [
+        ("a", "a"),
+        ("b", "b"),
+        ("default", ""),
+    ]
+    assert [each.plugins["nodeplacement"]["gpu"] for each in settings.shards.values()] == [
+        "binpack",
+        "spread",
+        "binpack",
+    ]
+    assert settings.config.node_pools == ("", "a", "b")
+    settings.observe(SHARD, "b", None)
+    assert list(settings.shards) == ["a", "default"]
+
+
+def test_a_shard_with_a_mistake_keeps_what_it_had_and_a_new_one_is_not_served() -> None:
+    settings = LiveSettings(Config(), "")
+    settings.observe(SHARD, "a", of_pool("a", actions={"preempt": {"enabled": False}}))
+    before = settings.shards["a"]
+    bad = {"args": {"max-consolidation-preemptees": "many"}}
+    settings.observe(SHARD, "a", of_pool("a", **bad))
+    settings.observe(SHARD, "b", of_pool("b", **bad))
+    assert settings.shards == {"a": before, "default": Config(gpu_sharing=False)}
+    assert all("none of it is used" in settings.problems[f"SchedulingShard {name}"] for name in "ab")
+    settings.observe(SHARD, "b", of_pool("b"))
+    assert list(settings.shards) == ["a", "b", "default"]
+    assert settings.problems["SchedulingShard b"] == ""
+
+
+def test_what_cannot_change_while_the_process_runs_stays_in_all_shards() -> None:
+    settings = LiveSettings(Config(), "")
+    settings.observe(SHARD, "a", of_pool("a"))
+    settings.fixed = True
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw({"global": {"schedulerName": "x", "nodePoolLabelKey": "y"}}))
+    assert {each.scheduler_name for each in settings.shards.values()} == {"kai-scheduler"}
+    assert {each.node_pool_label for each in settings.shards.values()} == {Config().node_pool_label}
+    settings.observe(SHARD, "b", of_pool("b", plugins={"numa": {"enabled": True}}))
+    assert "numa" not in settings.shards["b"].plugins
+    settings.observe(SHARD, "a", of_pool("c"))
+    assert settings.shards["a"].node_pool == "c", "a node pool may come while the process runs"
+
+
+def test_shares_of_the_cluster_need_a_process_for_all_shards() -> None:
+    whole = raw({"global": {"fairShare": "cluster"}})
+    one, every = LiveSettings(Config(), "default"), LiveSettings(Config(), "")
+    for settings in (one, every):
+        settings.observe(OPERATOR_CONFIG, "kai-config", whole)
+    assert one.config.fair_share == "pool"
+    assert "--all-shards" in one.problems["Config kai-config, spec.global.fairShare"]
+    assert {each.fair_share for each in (every.config, *every.shards.values())} == {"cluster"}

@@ -1,0 +1,121 @@
+"""Which shards a process with ``--all-shards`` decides for, and with which settings: of their own, of the process, and
+those that shares of the whole cluster need to be the same (API 1.7, semantics 2.8); node pools that no shard has.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from kai_sched.api import names
+from kai_sched.model.config import CLUSTER, Config, in_pool
+from kai_sched.model.numa import PLUGIN as NUMA
+from kai_sched.model.store import Cluster
+
+# Objects are read, and reservation pods found, with these.
+OF_PROCESS = ("scheduler_name", "queue_label", "node_pool_label", "reservation")
+# Two shards that disagreed about one of these would compute different shares, and could take the same room from each
+# other's queues in turn.
+OF_SHARES = ("full_hierarchy_fairness", "restrict_node_scheduling", "cpu_worker_label", "gpu_worker_label", "usage")
+PROPORTION = "proportion"
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """The shards of a process.
+
+    Attributes
+    ----------
+    configs
+        The settings of each shard by its name, in the order of names.
+    whole
+        The settings of the process, for all node pools at once (``Config.node_pools``).
+    problems
+        By shard: which of its settings do not count, or why it is not served at all.
+    """
+
+    configs: Mapping[str, Config]
+    whole: Config
+    problems: Mapping[str, str]
+
+
+def shards_of(base: Config, given: Mapping[str, Config]) -> Shards:
+    """The shards of a process with the settings ``base``, which flags and kai-config make.
+
+    ``given`` has the settings of each SchedulingShard by name. Without one named ``default``, the objects without a
+    node pool are served with the settings ``base``, unless another shard has them.
+    """
+    main = given.get(names.DEFAULT_SHARD, base)
+    problems: dict[str, str] = {}
+    configs: dict[str, Config] = {}
+    served: dict[str, str] = {}  # by node pool
+    for name in sorted(given):
+        other = served.setdefault(given[name].node_pool, name)
+        if other != name:
+            pool = _pool_text(given[name].node_pool)
+            text = f"spec.partitionLabelValue: shard {other} has {pool} already, so this one is not served"
+            problems[name] = f"{text}: give it another node pool, or remove one of them"
+            continue
+        configs[name], ignored = _own(given[name], main)
+        if ignored:
+            text = f"{', '.join(ignored)}: with --all-shards those of the process and of shard {names.DEFAULT_SHARD}"
+            problems[name] = f"{text} count: set them there"
+    if names.DEFAULT_SHARD not in given and base.node_pool not in served:
+        configs[names.DEFAULT_SHARD] = base
+    configs = dict(sorted(configs.items()))
+    plugins = dict(main.plugins)
+    for config in configs.values():
+        if NUMA in config.plugins:
+            plugins.setdefault(NUMA, config.plugins[NUMA])
+    pools = tuple(sorted(config.node_pool for config in configs.values()))
+    return Shards(configs, replace(main, node_pool="", node_pools=pools, plugins=plugins), problems)
+
+
+def _own(config: Config, main: Config) -> tuple[Config, list[str]]:
+    """The settings of a shard in the process whose settings are ``main``, and what of its own does not count."""
+    fields = OF_PROCESS + (OF_SHARES if main.fair_share == CLUSTER else ())
+    ignored = [field for field in fields if getattr(config, field) != getattr(main, field)]
+    config = replace(config, **{field: getattr(main, field) for field in ignored})
+    if main.fair_share == CLUSTER and config.plugins.get(PROPORTION) != main.plugins.get(PROPORTION):
+        ignored.append(f"plugins.{PROPORTION}")
+        config = replace(config, plugins={**config.plugins, PROPORTION: main.plugins.get(PROPORTION, {})})
+    return config, ignored
+
+
+def _pool_text(pool: str) -> str:
+    return f"node pool {pool}" if pool else "the objects without a node pool"
+
+
+@dataclass(frozen=True, slots=True)
+class UnservedPool:
+    """How many nodes and workloads are in a node pool that no shard has."""
+
+    nodes: int
+    workloads: int
+
+    def text(self, pool: str) -> str:
+        """What is wrong, and what helps."""
+        here = f"{_count(self.nodes, 'node')} and {_count(self.workloads, 'workload')}"
+        text = f"{_pool_text(pool)}: no SchedulingShard has it, so {here}"
+        return f"{text} are left alone: create a SchedulingShard with spec.partitionLabelValue {pool!r}, or correct it"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def unserved_pools(cluster: Cluster, whole: Config) -> dict[str, UnservedPool]:
+    """By label value: the node pools of nodes, and of workloads of this scheduler, that no shard has."""
+    label = whole.node_pool_label
+    nodes, workloads = Counter[str](), Counter[str]()
+    for node in cluster.nodes.values():
+        if not in_pool(node.labels, whole):
+            nodes[node.labels.get(label, "")] += 1
+    for group in cluster.pod_groups.values():
+        if not in_pool(group.labels, whole):
+            workloads[group.labels.get(label, "")] += 1
+    for pod in cluster.pods.values():
+        if not pod.group and pod.scheduler == whole.scheduler_name and not in_pool(pod.labels, whole):
+            workloads[pod.labels.get(label, "")] += 1
+    return {pool: UnservedPool(nodes[pool], workloads[pool]) for pool in sorted({*nodes, *workloads})}

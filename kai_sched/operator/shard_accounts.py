@@ -1,0 +1,103 @@
+"""The past usage of queues where one process decides for several shards: accounts for each node pool, or, where shares
+are those of the cluster, one for all of them.
+
+Pools come and go while the process runs, and so do their accounts. Each has a ConfigMap of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from kai_sched.model.config import CLUSTER, Config
+from kai_sched.model.store import Cluster
+from kai_sched.operator.cycle.shard import ShardSettings
+from kai_sched.operator.decided_cycle import DecidedCycle
+from kai_sched.operator.usage_accounts import UsageAccounts, with_past
+from kai_sched.telemetry.unexpected import FAULTS
+
+FOLLOW_S = 1.0  # how often new shards are looked for
+
+# Makes the accounts of a pool. The function returns the settings in force.
+MakeAccounts = Callable[[Callable[[], Config]], UsageAccounts]
+
+
+class ShardAccounts:
+    """For one event loop. Its methods are those of ``UsageAccounts``.
+
+    Parameters
+    ----------
+    settings
+        The settings in force.
+    make
+        Makes the accounts of one pool.
+    """
+
+    def __init__(self, settings: ShardSettings, make: MakeAccounts) -> None:
+        self._settings = settings
+        self._make = make
+        self._kept: dict[str | None, UsageAccounts] = {}  # by node pool; None: one for all of them
+        self._tasks: dict[str | None, asyncio.Task[None]] = {}
+        self._last: dict[str | None, Config] = {}  # the settings of each, also while its shard is gone
+
+    def _wanted(self) -> Mapping[str | None, Config]:
+        if self._settings.config.fair_share == CLUSTER:
+            return {None: self._settings.config}
+        return {config.node_pool: config for config in self._settings.shards.values()}
+
+    def _current(self) -> Mapping[str | None, UsageAccounts]:
+        """The accounts that count now; those of new shards are made."""
+        self._last |= self._wanted()
+        for pool in self._wanted():
+            if pool not in self._kept:
+                self._kept[pool] = self._make(lambda pool=pool: self._last[pool])  # type: ignore[misc]
+        return {pool: self._kept[pool] for pool in self._wanted()}
+
+    def is_ready(self) -> bool:
+        """Whether what earlier leaders kept is known, as far as it counts."""
+        return all(each.is_ready() for each in self._current().values())
+
+    def applied(self, cluster: Cluster) -> Cluster:
+        """The view in which queues have their past, each that of its pool."""
+        usage = {queue: used for each in self._current().values() for queue, used in each.usage.items()}
+        return with_past(cluster, usage)
+
+    def after(self, report: Callable[[DecidedCycle], None]) -> Callable[[DecidedCycle], None]:
+        """Return what reports the cycles of all shards as ``report`` does, and then notes what queues hold."""
+
+        def both(cycle: DecidedCycle) -> None:
+            report(cycle)
+            for each in self._current().values():
+                each.note(cycle)
+
+        return both
+
+    async def run(self) -> None:
+        """Keep accounts, until cancelled."""
+        try:
+            while True:
+                await self._follow()
+                await asyncio.sleep(FOLLOW_S)
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+
+    async def _follow(self) -> None:
+        """Begin the accounts of new shards, and end those of shards that are gone."""
+        current = self._current()
+        for pool, accounts in current.items():
+            if pool not in self._tasks or self._tasks[pool].done():
+                self._tasks[pool] = asyncio.create_task(accounts.run(), name=f"usage of {pool}")
+        for pool in self._kept.keys() - current.keys():
+            if (task := self._tasks.pop(pool, None)) is not None:
+                task.cancel()
+            try:
+                await self._kept[pool].save()
+            except Exception as error:
+                FAULTS.note("usage", f"node pool {pool}", error)
+            del self._kept[pool]
+
+    async def save(self) -> None:
+        """Write down what is known."""
+        for each in self._current().values():
+            await each.save()

@@ -1,0 +1,142 @@
+"""Several shards in one loop: each is decided by itself, and the fault of one is its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from kai_sched.cluster.backoff import Backoff
+from kai_sched.cycle.run import run_cycle
+from kai_sched.model.config import CLUSTER, Config
+from kai_sched.model.hints import SchedulingHints
+from kai_sched.model.read.kinds import POD, QUEUE
+from kai_sched.operator.cycle import health as cycle_health
+from kai_sched.plan.result import CycleResult
+from tests.unit.operator.cycle.test_loop import next_cycle, running, until
+from tests.unit.operator.worlds import NODE, World, raw_node, raw_pod, raw_queue
+
+LABEL = Config().node_pool_label
+A, B = Config(node_pool="a"), Config(node_pool="b")
+
+
+def of_pool(pool: str, name: str) -> bytes:
+    return raw_pod(name, labels={LABEL: pool, "kai.scheduler/queue": "team"})
+
+
+def world_of(*configs: Config) -> World:
+    """A node in each pool, and a queue, which with shares of the cluster is one of both."""
+    world = World()
+    world.settings.shards = {config.node_pool: config for config in configs}
+    world.settings.config = replace(configs[0], node_pool="", node_pools=tuple(world.settings.shards))
+    for config in configs:
+        world.put(NODE, raw_node(f"n-{config.node_pool}", gpus=2, labels={LABEL: config.node_pool}))
+    return world
+
+
+@pytest.fixture
+def world() -> World:
+    return world_of(*(replace(each, fair_share=CLUSTER) for each in (A, B)))
+
+
+async def test_each_pool_gets_its_pods(world: World) -> None:
+    async with running(world):
+        world.put(POD, of_pool("a", "x"), of_pool("b", "y"))
+        await until(lambda: sorted(world.hands.pods) == ["ml/x", "ml/y"])
+        assert {bind.pod: bind.node for group in world.hands.groups for bind in group} == {"ml/x": "n-a", "ml/y": "n-b"}
+    last = world.decided[-1]
+    assert last.config is world.settings.config
+    assert last.result.pods.keys() >= {"ml/x", "ml/y"}
+
+
+async def test_a_shard_that_fails_stops_no_other_and_is_tried_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cycle_health, "BACKOFF", Backoff(1.0, 1.0))
+    fails = True
+
+    def run(cluster: Any, config: Config, *rest: Any) -> CycleResult:
+        if fails and config.node_pool == "a":
+            raise ValueError("by the test")
+        return run_cycle(cluster, config, *rest)
+
+    world.run = run
+    with capture_logs() as lines:
+        async with running(world):
+            world.put(POD, of_pool("a", "x"), of_pool("b", "y"))
+            await until(lambda: world.hands.pods == ["ml/y"])
+            assert world.health.failure() == ""
+            world.time += 1.1
+            world.put(POD, of_pool("b", "z"))
+            await until(lambda: "ml/z" in world.hands.pods)
+            await next_cycle(world)
+            assert "cycles of SchedulingShard a in a row have failed: ValueError: by the test" in world.health.failure()
+            fails = False
+            world.time += 1.1
+            await next_cycle(world)
+            await until(lambda: "ml/x" in world.hands.pods)
+            assert world.health.failure() == ""
+    told = [line["shard"] for line in lines if line["event"] == "cycle.failed"]
+    assert set(told) == {"a"}
+
+
+def test_the_process_ends_only_once_all_shards_fail() -> None:
+    world = world_of(A, B)
+    health = world.health
+    health.serve({"a", "b"})
+    for shard in ("a", "b"):
+        for _ in range(20):
+            health.failed(ValueError("by the test"), shard)
+        world.time += 100.0
+        assert bool(health.problem()) == (shard == "b")
+    health.succeeded(0.0, "a")
+    assert health.problem() == ""
+
+
+async def test_shards_come_and_go(world: World) -> None:
+    both = dict(world.settings.shards)
+    world.settings.shards = {"a": both["a"]}
+    async with running(world):
+        world.put(POD, of_pool("a", "x"), of_pool("b", "y"))
+        await until(lambda: world.hands.pods == ["ml/x"])
+        world.settings.shards = both
+        await next_cycle(world)
+        await until(lambda: sorted(world.hands.pods) == ["ml/x", "ml/y"])
+        world.settings.shards = {"b": both["b"]}
+        world.put(POD, of_pool("a", "late"))
+        await next_cycle(world)
+        assert sorted(world.hands.pods) == ["ml/x", "ml/y"]
+
+
+async def test_with_shares_of_the_cluster_a_shard_hears_what_the_others_have(world: World) -> None:
+    heard: dict[str, SchedulingHints] = {}
+
+    def run(cluster: Any, config: Config, now_ns: int, cache: Any, timer: Any, hints: SchedulingHints) -> CycleResult:
+        heard[config.node_pool] = hints
+        return run_cycle(cluster, config, now_ns, cache, timer, hints)
+
+    world.run = run
+    async with running(world):
+        world.put(POD, of_pool("a", "x"))
+        await until(lambda: world.hands.pods == ["ml/x"])
+        await next_cycle(world)
+    assert heard["a"].elsewhere.capacity[2] == heard["b"].elsewhere.capacity[2] == 2.0
+    assert heard["b"].elsewhere.queues["team"].held[2] == 1.0
+    assert heard["a"].elsewhere.queues["team"].held[2] == 0.0
+
+
+async def test_with_shares_of_their_own_they_hear_nothing() -> None:
+    world, heard = world_of(A, B), list[SchedulingHints]()
+
+    def run(cluster: Any, config: Config, now_ns: int, cache: Any, timer: Any, hints: SchedulingHints) -> CycleResult:
+        heard.append(hints)
+        return run_cycle(cluster, config, now_ns, cache, timer, hints)
+
+    world.run = run
+    world.put(QUEUE, raw_queue("team"))
+    async with running(world):
+        await next_cycle(world)
+    assert heard
+    assert all(each.elsewhere == SchedulingHints().elsewhere for each in heard)

@@ -1,0 +1,103 @@
+"""The accounts of what queues used, of each shard of a process or of all of them together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from kai_sched.answers.trial import decide_unasked
+from kai_sched.cycle.shards import AllShards
+from kai_sched.model.config import CLUSTER, Config
+from kai_sched.operator import shard_accounts
+from kai_sched.operator.decided_cycle import DecidedCycle
+from kai_sched.operator.shard_accounts import ShardAccounts
+from kai_sched.operator.usage_accounts import UsageAccounts
+from tests.scenarios.table import cluster_of
+from tests.unit.operator.cycle.test_loop import until
+from tests.unit.operator.test_usage_accounts import DAY, KEPT, World
+from tests.unit.operator.worlds import OneShard
+
+LABEL = Config().node_pool_label
+A, B = replace(KEPT, node_pool="a"), replace(KEPT, node_pool="b")
+TWO_POOLS = f"""
+node m gpu=8 labels={LABEL}:a
+node n gpu=4 labels={LABEL}:b
+queue qa labels={LABEL}:a
+queue qb labels={LABEL}:b
+group ga queue=qa min=1 labels={LABEL}:a
+group gb queue=qb min=1 labels={LABEL}:b
+pod ga-0..3 gpu=1 on=m
+pod gb-0..2 gpu=1 on=n
+"""
+
+
+class Accounts:
+    """Accounts of two shards, over an API server with one ConfigMap for all of them."""
+
+    def __init__(self, fair_share: str) -> None:
+        self.world = World(cluster=cluster_of(TWO_POOLS))
+        self.settings = OneShard()
+        self.configs = [replace(config, fair_share=fair_share) for config in (A, B)]
+        self.settings.shards = {config.node_pool: config for config in self.configs}
+        self.settings.config = replace(self.configs[0], node_pool="", node_pools=("a", "b"))
+        self.made: list[Callable[[], Config]] = []
+        self.accounts = ShardAccounts(self.settings, self._make)
+
+    def _make(self, config: Callable[[], Config]) -> UsageAccounts:
+        self.made.append(config)
+        found = self.world.accounts()
+        found._config = config
+        return found
+
+    def cycle(self) -> None:
+        cluster, now_ns = self.world.cluster, int(self.world.now_s * 1e9)
+        result = AllShards(self.configs, decide_unasked).begin().decide(cluster, now_ns)
+        reported: list[DecidedCycle] = []
+        self.accounts.after(reported.append)(DecidedCycle(cluster, result, 0.0, self.settings.config))
+        assert len(reported) == 1
+
+    async def hold_for_a_day(self) -> dict[str, float]:
+        """What counts then of GPUs, by queue."""
+        self.cycle()
+        for each in self.accounts._current().values():
+            await each.load()
+            await each.sample()
+        self.world.now_s += DAY
+        for each in self.accounts._current().values():
+            await each.sample()
+            each._show()
+        return {name: queue.usage.gpu for name, queue in self.accounts.applied(self.world.cluster).queues.items()}
+
+
+async def test_each_pool_counts_by_itself() -> None:
+    """4 of the 8 GPUs of pool a, and 3 of the 4 of pool b."""
+    accounts = Accounts("pool")
+    assert not accounts.accounts.is_ready()
+    assert await accounts.hold_for_a_day() == {"qa": 0.5, "qb": 0.75}
+    assert [config().node_pool for config in accounts.made] == ["a", "b"]
+    assert accounts.accounts.is_ready()
+
+
+async def test_with_shares_of_the_cluster_all_pools_count_together() -> None:
+    accounts = Accounts(CLUSTER)
+    used = await accounts.hold_for_a_day()
+    assert used == {"qa": pytest.approx(4 / 12), "qb": pytest.approx(3 / 12)}
+    assert [config().node_pools for config in accounts.made] == [("a", "b")]
+
+
+async def test_they_come_and_go_with_their_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_accounts, "FOLLOW_S", 0.001)
+    accounts = Accounts("pool")
+    shards = dict(accounts.settings.shards)
+    accounts.settings.shards = {"a": shards["a"]}
+    running = asyncio.create_task(accounts.accounts.run())
+    await until(accounts.accounts.is_ready)
+    accounts.settings.shards = shards
+    await until(lambda: len(accounts.accounts._tasks) == 2)
+    accounts.settings.shards = {"b": shards["b"]}
+    await until(lambda: list(accounts.accounts._kept) == list(accounts.accounts._tasks) == ["b"])
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
