@@ -84,12 +84,19 @@ def is_scaling(pod: Pod, config: Config) -> bool:
 
 def exemptions(pods: Sequence[Pod], config: Config) -> tuple[list[bool], list[bool]]:
     """Whether consolidation must not move each pod (6), and whether it is a background pod (11.5)."""
-    selector, name = background_selector(config), config.scheduler_name
-    absent = [
-        selector is not None and pod.scheduler == name and all(holds(each, pod.labels) for each in selector)
-        for pod in pods
-    ]
-    return [not pod.safe_to_consolidate for pod in pods], absent
+    unsafe, selector = [not pod.safe_to_consolidate for pod in pods], background_selector(config)
+    if selector is None:
+        return unsafe, [False] * len(pods)
+    first, *others = selector
+    if first.op == "In":
+        # Asked of all pods, and true of few: a look into the labels costs a fifth of the general test.
+        absent = [pod.labels.get(first.key) in first.values for pod in pods]
+    else:
+        absent = [holds(first, pod.labels) for pod in pods]
+    for place in [place for place, found in enumerate(absent) if found]:
+        pod = pods[place]
+        absent[place] = pod.scheduler == config.scheduler_name and all(holds(each, pod.labels) for each in others)
+    return unsafe, absent
 
 
 def background_selector(config: Config) -> tuple[Requirement, ...] | None:

@@ -83,7 +83,7 @@ def solve(
         settle(ctx, np.zeros_like(context.state.idle), np.zeros_like(context.state.idle))
     facts = make_facts(snapshot)
     explain(ctx, facts)
-    pool = _amounts(snapshot, ctx, np.full(snapshot.tasks.job.size, NULL, np.int32)) if settings.shared else None
+    pool = _amounts(context, np.full(snapshot.tasks.job.size, NULL, np.int32)) if settings.shared else None
     return Solution(context, facts, tuple(times), pool)
 
 
@@ -93,17 +93,16 @@ def count_amounts(snapshot: Snapshot, settings: Settings, pipelined: Ints) -> Po
     ``pipelined`` (T,) is the row of the node that an earlier cycle promised the task, or NULL: these tasks hold room.
     """
     context = _make_context(snapshot, settings, False)
-    ctx = jit.reference(context)
-    fair_share(ctx)
-    return _amounts(snapshot, ctx, pipelined)
+    fair_share(jit.reference(context))
+    return _amounts(context, pipelined)
 
 
-def _amounts(snapshot: Snapshot, ctx: Context, pipelined: Ints) -> PoolShares:
+def _amounts(context: Context, pipelined: Ints) -> PoolShares:
     """Return what the pool brings to shares of the cluster, as the working state is now."""
-    queues = snapshot.queues
+    queues = context.snapshot.queues
     held, fixed, asked = np.zeros((3, queues.parent.size, 3))
-    sum_pool(pipelined, held, fixed, asked, ctx)
-    capacity = ctx.state.book.share[queues.parent.size] - queues.capacity_elsewhere[0]
+    sum_pool(pipelined, held, fixed, asked, jit.reference(context))
+    capacity = context.state.book.share[queues.parent.size] - queues.capacity_elsewhere[0]
     return PoolShares(capacity, held, fixed, asked)
 
 

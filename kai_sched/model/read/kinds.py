@@ -121,7 +121,7 @@ CLASSES: Mapping[Kind, type[Object]] = {
 KINDS = frozenset(CLASSES)
 # What rules of grouping read and the store does not keep.
 GROUPING = frozenset({KUBERNETES_GROUP, KUBERNETES_WORKLOAD})
-_VERSIONS: Mapping[str, str] = {kind: version for version, kind in sorted(KINDS | {SHARD, OPERATOR_CONFIG})}
+VERSIONS: Mapping[str, str] = {kind: version for version, kind in sorted(KINDS | {SHARD, OPERATOR_CONFIG})}
 
 _pod = msgspec.json.Decoder(core.WirePod)
 _node = msgspec.json.Decoder(core.WireNode)
@@ -174,7 +174,7 @@ class Reader:
 def read_version(version: str, kind: str) -> str:
     """The apiVersion that is read of a kind, given another one; "" for a kind that is not read."""
     of_group = {each: name for name, each in GROUPING if name.partition("/")[0] == version.partition("/")[0]}
-    return of_group.get(kind) or _VERSIONS.get(kind, "")
+    return of_group.get(kind) or VERSIONS.get(kind, "")
 
 
 def split_custom(raw: bytes, warn: Warn) -> tuple[str, bytes]:

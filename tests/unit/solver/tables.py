@@ -44,7 +44,7 @@ UNLIMITED = float("inf")
 ALL = 2**31 - 1
 ALL_ON = Settings(
     *(1.0, 1e7, 1e6, 1000.0, 10.0, 1e4, 100.0, 1, 1, 1, 1, 1, ALL, ALL, ALL, ALL),
-    *(0, 0, 0, 0, 1, 1.0, 0, 1, ALL, ALL, 0, 1, 2, 0),
+    *(0, 0, 0, 0, 1, 1.0, 0, 1, ALL, ALL, 0, 1, 2, 0, 0),
 )
 ON_NODE = (Status.BOUND, Status.RUNNING, Status.RELEASING, Status.STUCK_IN_RELEASING)
 OFF_NODE = (Status.PENDING, Status.PENDING, Status.PENDING, Status.GATED, Status.SUCCEEDED)
@@ -82,9 +82,9 @@ def queue_table(parents: list[int], **columns: Any) -> Queues:
         "limit": np.full((n_queues, 3), UNLIMITED),
         "weight": np.ones((n_queues, 3)),
         "priority": [100] * n_queues,
-        "usage": np.zeros((n_queues, 3)),
-        "preempt_runtime": [NULL] * n_queues,
-        "reclaim_runtime": [NULL] * n_queues,
+        **dict.fromkeys(("preempt_runtime", "reclaim_runtime"), [NULL] * n_queues),
+        **dict.fromkeys(("usage", "held_elsewhere", "fixed_elsewhere", "asked_elsewhere"), np.zeros((n_queues, 3))),
+        "capacity_elsewhere": np.zeros((1, 3)),
         "by_uid": list(range(n_queues)),
     }
     tree = {

@@ -373,3 +373,11 @@ class TestUsage:
         with pytest.raises(FieldError) as caught:
             told(config_from_shard, {"usageDBConfig": usage}, Config())
         assert caught.value.field == f"spec.usageDBConfig.{field}"
+
+
+def test_a_selector_of_background_pods_that_cannot_be_read_is_told() -> None:
+    spec = {"plugins": {"backgroundpods": {"arguments": {"labelSelector": "a in b"}}}}
+    _, found = told(config_from_shard, spec, Config())
+    ((field, message),) = found
+    assert field == "spec.plugins.backgroundpods.arguments.labelSelector"
+    assert message.startswith("no pod is in the background: 'a in b' is no label selector: write it as")
