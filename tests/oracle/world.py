@@ -56,13 +56,14 @@ def world_of(cluster: Cluster, config: Config, now_ns: int, elsewhere: Sequence[
         task.start = task.status
         if task.status in USED and task.node in machines:
             put(machines[task.node], task)
+    accounts = _accounts(cluster)
     jobs = _jobs(cluster, config, tasks)
     for job in jobs:
-        job.background = job.preemptible and bool(job.tasks) and all(_is_background(each, config) for each in job.tasks)
+        marked = bool(job.tasks) and all(_is_background(each, config) for each in job.tasks)
+        job.background = job.preemptible and marked and job.queue in accounts
     for task in tasks:
         if task.job and task.pod.shape.legacy_mig and task.status in USED and task.node in machines:
             machines[task.node].has_legacy = True
-    accounts = _accounts(cluster)
     own = _capacity(machines, config)
     total = [sum(amounts) for amounts in zip(own, *(pool.capacity for pool in elsewhere), strict=True)]
     for job in jobs:
