@@ -33,8 +33,9 @@ def let_return(session: Session) -> list[str]:
     """Give back the places that are free, to a gang its minimum or none; then place those that wait, and name them."""
     world = session.world
     away = {each.pod for each in session.evictions if each.action == ACTION}
+    lost = {each.pod for each in session.evictions if each.action != ACTION}
     for job in [job for job in world.jobs if job.background]:
-        before, left = saved(world), False
+        before, left = saved(world), any(task.pod.key in lost for task in job.tasks)
         for task in in_order(job):
             if task.pod.key not in away:
                 continue
