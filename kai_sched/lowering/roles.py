@@ -100,9 +100,12 @@ def exemptions(pods: Sequence[Pod], config: Config) -> tuple[list[bool], list[bo
 
 
 def background_selector(config: Config) -> tuple[Requirement, ...] | None:
-    """What the labels of background pods meet; None: nothing, as the plugin is off or its selector unreadable."""
+    """What the labels of background pods meet.
+
+    None: nothing, as the plugin is off, its selector is unreadable, or victims are those of v0.17.0.
+    """
     arguments = config.plugins.get("backgroundpods")
-    if arguments is None:
+    if arguments is None or config.victims != "minimal":
         return None
     text = arguments.get("labelSelector")
     if text is None:

@@ -33,17 +33,12 @@ def let_return(session: Session) -> list[str]:
     """Give back the places that are free, to a gang its minimum or none; then place those that wait, and name them."""
     world = session.world
     away = {each.pod for each in session.evictions if each.action == ACTION}
-    lost = {each.pod for each in session.evictions if each.action != ACTION}
     for job in [job for job in world.jobs if job.background]:
-        before, left = saved(world), any(task.pod.key in lost for task in job.tasks)
+        before = saved(world)
         for task in in_order(job):
-            if task.pod.key not in away:
-                continue
-            if _may_return(session, job, task):
+            if task.pod.key in away and _may_return(session, job, task):
                 move(world, job, task, task.before, task.node)
-            else:
-                left = True
-        if left and not _whole(job.root):
+        if not _whole(job.root):
             restore(before)
     gone = {task.pod.key for task in world.tasks if task.status == "Releasing"}
     session.evictions = [each for each in session.evictions if each.action != ACTION or each.pod in gone]
@@ -53,8 +48,15 @@ def let_return(session: Session) -> list[str]:
 
 
 def in_order(job: Job) -> list[Task]:
-    """The tasks of a job, set by set."""
-    return [task for name in sorted(job.pod_sets) for task in task_order(job.pod_sets[name].tasks)]
+    """The tasks of a job, set by set, level by level of its tree."""
+    members: list[GroupSet | PodSet] = [job.root]
+    found: list[Task] = []
+    for member in members:  # grows while it is walked
+        if isinstance(member, PodSet):
+            found += task_order(member.tasks)
+        else:
+            members += sorted(member.members, key=lambda each: each.name)
+    return found
 
 
 def _may_return(session: Session, job: Job, task: Task) -> bool:

@@ -171,7 +171,8 @@ def charge(account: Account, task: Task, fixed: bool, sign: int = 1) -> None:
 
 
 def _is_background(task: Task, config: Config) -> bool:
-    ours = task.pod.scheduler == config.scheduler_name and "backgroundpods" in config.plugins
+    is_on = "backgroundpods" in config.plugins and config.victims == "minimal"
+    ours = task.pod.scheduler == config.scheduler_name and is_on
     return ours and task.pod.labels.get("kai.scheduler/background") == "true"
 
 

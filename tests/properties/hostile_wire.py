@@ -114,6 +114,7 @@ LABELS: dict[str, str] = {
     names.PRIORITY_CLASS_LABEL: "name",
     names.PROJECT_LABEL: "name",
     names.TASK_PRIORITY_LABEL: "digits",
+    names.BACKGROUND_LABEL: "flag",
     names.GPU_GROUP_LABEL: "name",
     names.GPU_GROUPS_PREFIX: "name",
     names.SHARED_GPU_LABEL: "name",
@@ -153,6 +154,7 @@ LABELS: dict[str, str] = {
     names.SPARK_SELECTOR_LABEL: "name",
 }
 ANNOTATIONS: dict[str, str] = {
+    names.SAFE_TO_CONSOLIDATE_ANNOTATION: "flag",
     names.POD_GROUP_ANNOTATION: "name",
     names.GPU_FRACTION_ANNOTATION: "fraction",
     names.GPU_MEMORY_ANNOTATION: "digits",

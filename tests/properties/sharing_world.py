@@ -19,6 +19,7 @@ from kai_sched.cluster.client import ApiFailure
 from kai_sched.cluster.pod_binder import PodBinder
 from kai_sched.cluster.sharing_requests import SharingRequests
 from kai_sched.cluster.work_queue import FifoQueue
+from kai_sched.cycle.hint_tracker import HintTracker
 from kai_sched.cycle.run import run_cycle
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config, ReservationSettings
@@ -248,7 +249,7 @@ class Replica:
         self.executor = CycleExecutor(evictions, self.binds, lambda group, _: self.shares.submit(group), lambda _: None)
         self._parts = (self._follow, self._decide, binder.run, self.reservations.run)
         self._tasks: list[asyncio.Task[None]] = []
-        self._trigger, self._cache = trigger, Cache()
+        self._trigger, self._cache, self._tracker = trigger, Cache(), HintTracker()
 
     async def start(self) -> None:
         listed, self._watch = self.server.watch()
@@ -284,10 +285,10 @@ class Replica:
         while True:
             self._trigger.clear()
             now, view = self.loop.time(), self.store.cluster()
-            hints = self.binds.retries.next_hints(now)
+            hints = self.binds.retries.next_hints(now, self._tracker)
             result = run_cycle(view, CONFIG, int(now * 1e9), self._cache, hints=hints)
-            self.binds.retries.settle(result, hints)
-            self.binds.retries.tracker.record(view, result, CONFIG)
+            self.binds.retries.settle(view, result, hints)
+            self._tracker.record(view, result, CONFIG)
             await self.executor.carry_out(DecidedCycle(view, result, 0.0, CONFIG))
             end = self.binds.retries.next_end(now)
             await self._trigger.wait(None if end is None else max(0.01, end - now))

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from kai_sched import Cache, Store, run_cycle
 from kai_sched.cycle import run
 from kai_sched.lowering import cache as cells
-from kai_sched.lowering import constraints, jobs, lower, nodes, terms
-from kai_sched.lowering import pod_classes as classes
+from kai_sched.lowering import constraints, jobs, lower, nodes, term_roles, terms
 from kai_sched.lowering.cached_rows import Names, RowTable
 from kai_sched.lowering.errors import LoweringError
 from kai_sched.model import objects as o
@@ -53,7 +52,7 @@ STAGES: tuple[tuple[Any, str], ...] = (
     (lower, "lower_devices"),
     (nodes, "_mig_gpus"),
     (nodes, "_devices"),
-    (classes, "label_column"),
+    (term_roles, "label_column"),
     (constraints, "label_column"),
     *((run, name) for name in ("lower_settings", "solve", "lift", "next_deadline")),
 )

@@ -32,7 +32,6 @@ BACKGROUND = int(Action.BACKGROUND)
 IS_PENDING = int(Status.PENDING)
 IS_ALLOCATED = int(Status.ALLOCATED)
 IS_RUNNING = int(Status.RUNNING)
-IS_RELEASING = int(Status.RELEASING)
 
 
 @kernel
@@ -94,29 +93,41 @@ def add_request(t: int, n: int, ctx: Context) -> None:
 def return_background(ctx: Context, search: Search) -> None:
     """Give the tasks that were set aside their places back, where they are free, the oldest jobs first (11.5).
 
-    Takes the evictions of those that return out of ``decisions.evictions`` (T,), in place; the undo log is emptied.
+    Their evictions come first in ``decisions.evictions`` (T,), job by job. Those of tasks that return are taken out, in
+    place; the undo log is emptied.
     """
-    for j in range(ctx.snapshot.jobs.queue.shape[0]):
-        if ctx.snapshot.jobs.background[j] == 1:
-            return_tasks(j, ctx, search)
-    drop_kept(ctx.state, ctx.decisions.evictions)
+    evictions, of_task, row = ctx.decisions.evictions, ctx.snapshot.tasks.job, 0
+    while row < evictions.length[0] and evictions.action[row] == BACKGROUND:  # Bound: the evictions.
+        j, end = of_task[evictions.task[row]], row + 1
+        while end < evictions.length[0] and is_set_aside(end, j, ctx):  # Bound: the evictions.
+            end += 1
+        return_tasks(j, row, end, ctx, search)
+        row = end
+    drop_kept(ctx.state, evictions)
 
 
 @inner
-def return_tasks(j: int, ctx: Context, search: Search) -> None:
-    """Let the tasks of job ``j`` that were set aside return where their places are free; none if its gang is torn."""
-    snapshot, evictions, left = ctx.snapshot, ctx.decisions.evictions, False
+def is_set_aside(row: int, j: int, ctx: Context) -> bool:
+    """Return whether row ``row`` of ``decisions.evictions`` (T,) is of a task of job ``j`` that was set aside."""
+    evictions = ctx.decisions.evictions
+    return bool(evictions.action[row] == BACKGROUND and ctx.snapshot.tasks.job[evictions.task[row]] == j)
+
+
+@inner
+def return_tasks(j: int, first: int, end: int, ctx: Context, search: Search) -> None:
+    """Let the tasks of job ``j`` that were set aside return where their places are free; none if its gang is torn.
+
+    These are the rows [first, end) of ``decisions.evictions`` (T,).
+    """
     ctx.log.size[:] = 0
-    for t in range(snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]):
-        if evictions.is_evicted[t] == 0 or ctx.state.task.status[t] != IS_RELEASING:
-            continue
+    for row in range(first, end):
+        t = int(ctx.decisions.evictions.task[row])
         count_as_evicted(t, 1, ctx)
         if may_return(t, ctx, search):
             restore_victim(t, ctx, search)
         else:
             count_as_evicted(t, -1, ctx)
-            left = True
-    if left and not is_satisfied(j, ctx):
+    if not is_satisfied(j, ctx):
         undo_all(ctx)
     ctx.log.size[:] = 0
 
