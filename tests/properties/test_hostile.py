@@ -191,9 +191,9 @@ def forged(keys: dict[str, str]) -> st.SearchStrategy[dict[str, str]]:
     return st.lists(one | one | st.tuples(texts.map(storable), texts.map(storable)), max_size=4).map(dict)
 
 
-def storable(text: str) -> str:
-    """The text as the API server keeps it, which knows no half characters."""
-    return text.encode(errors="replace").decode()
+def storable(value: object) -> str:
+    """The text as the API server keeps it, which knows no half characters; numbers and quantities as texts."""
+    return str(value).encode(errors="replace").decode()
 
 
 @given(
