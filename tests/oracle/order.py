@@ -142,7 +142,7 @@ def queue_before(left: Branch, right: Branch, total: list[float]) -> bool:
     assert right.account is not None
     sides = [(left.account, request_of(left.best())), (right.account, request_of(right.best()))]
     if all(request[2] > 0 for _, request in sides):
-        short = [account.allocated[2] < account.keep for account, _ in sides]
+        short = [max(account.allocated[2], 0) < account.keep for account, _ in sides]
         if short[0] != short[1]:
             return short[0]
     return account_before(sides[0][0], sides[1][0], [(request, request) for _, request in sides], total)

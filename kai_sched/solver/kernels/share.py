@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kai_sched.snapshot.tables import Floats, Queues
+from kai_sched.snapshot.tables import GPU, Floats, Queues
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.state import Book, Division
 
@@ -205,3 +205,12 @@ def divide_tree(
                 q = queues.child[first + place]
                 fair[q, r] = work.given[place]
                 share[q, r] = min(max(book.quota[q, r], work.given[place]), book.limit[q, r])
+
+
+@inner
+def may_keep_more(q: int, held: Floats, book: Book) -> bool:
+    """Return whether queue ``q``, with the GPUs of ``held`` (Q + 1, 3), has fewer than it may keep (4.9).
+
+    ``book.keep`` is 0 where the setting is off. What a queue holds may be below 0 (``victims: original``).
+    """
+    return bool(max(held[q, GPU], 0.0) < book.keep[q, GPU])

@@ -39,6 +39,7 @@ from kai_sched.solver.kernels.claims.search import has_claims, may_have_devices
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.kernels.gates import ROUNDING, keeps_quota
 from kai_sched.solver.kernels.order import build_job_tree, pop_job, update_leaf
+from kai_sched.solver.kernels.share import may_keep_more
 from kai_sched.solver.state import Context, State, Tree
 
 OK = int(Verdict.OK)
@@ -224,9 +225,8 @@ def is_within_share(q: int, ctx: Context) -> bool:
 
 @inner
 def is_below_steady_share(q: int, ctx: Context) -> bool:
-    """Return whether queue ``q`` may reclaim ``scratch.need`` (3,) by its steady share (4.9): GPUs, while it has fewer
-    than it may keep, ``book.keep`` (Q + 1, 3)."""
-    return bool(ctx.scratch.need[GPU] > 0.0 and ctx.state.book.held[q, GPU] < ctx.state.book.keep[q, GPU])
+    """Return whether queue ``q`` may reclaim ``scratch.need`` (3,), with GPUs in it, by its steady share (4.9)."""
+    return bool(ctx.scratch.need[GPU] > 0.0 and may_keep_more(q, ctx.state.book.held, ctx.state.book))
 
 
 @inner

@@ -45,7 +45,7 @@ def dominant(stand: Stand, request: list[float], total: list[float]) -> float:
         if share == 0.0:
             parts.append(amount * 1000)
         elif share == UNLIMITED:
-            parts.append(amount / whole if whole else UNLIMITED if amount else 0.0)
+            parts.append(amount / whole if whole else UNLIMITED if amount > 0 else 0.0)
         else:
             parts.append(amount / share)
     return max(parts)

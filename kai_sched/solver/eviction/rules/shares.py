@@ -25,6 +25,7 @@ from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import Room, survey_devices, whole_later
 from kai_sched.solver.kernels.gates import ROUNDING
+from kai_sched.solver.kernels.share import may_keep_more
 from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
@@ -94,8 +95,8 @@ def is_above_quota(u: int, v: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def is_short(q: int, ctx: Context, search: Search) -> bool:
-    """Return whether queue ``q`` held fewer GPUs than it may keep by its steady share (4.9): ``book.keep``."""
-    return bool(search.queues.old_held[q, GPU] < ctx.state.book.keep[q, GPU])
+    """Return whether queue ``q`` held fewer GPUs than it may keep by its steady share (4.9)."""
+    return may_keep_more(q, search.queues.old_held, ctx.state.book)
 
 
 @inner

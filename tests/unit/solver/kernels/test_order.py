@@ -22,12 +22,14 @@ def triples(values: st.SearchStrategy[float]) -> st.SearchStrategy[list[float]]:
     return st.lists(values, min_size=3, max_size=3)
 
 
+# A search with `victims: original` may pay a queue back too often, so that it holds less than nothing.
+HELD = st.one_of(AMOUNTS, st.just(-1.0))
 STANDS = st.builds(
     Stand,
     triples(SHARES),
     triples(AMOUNTS),
     triples(SHARES),
-    triples(AMOUNTS),
+    triples(HELD),
     triples(AMOUNTS),
     st.sampled_from([50, 100]),
 )
