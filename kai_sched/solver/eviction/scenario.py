@@ -13,7 +13,7 @@ from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import gate_chunk
-from kai_sched.solver.kernels.place import count_affinity
+from kai_sched.solver.kernels.place import count_affinity, count_guards
 from kai_sched.solver.state import Context, State
 
 OK = int(Verdict.OK)
@@ -96,11 +96,12 @@ def within_limits(j: int, length: int, ctx: Context) -> bool:
 
 @inner
 def count_at_home(t: int, sign: int, ctx: Context, search: Search) -> None:
-    """Count evicted task ``t`` for inter-pod affinity at its nodes, or (``sign`` -1) no longer.
+    """Count evicted task ``t`` for inter-pod terms and host ports at its nodes, or (``sign`` -1) no longer.
 
-    For anti-affinity and host ports it is leaving already (``evict.evict``). Writes ``state.domains`` (D,) through the
-    undo log. The nodes are the one that the task
-    was evicted from and, if that place was only promised to it in this cycle, the one where it runs.
+    That is for affinity as a pod that stays and for anti-affinity and host ports as one that leaves (``evict.evict``).
+    Writes ``state.domains`` and ``leaving_domains`` (D,) and ``leaving_ports`` (N, P) through the undo log. The nodes
+    are the one that the task was evicted from and, if that place was only promised to it in this cycle, the one where
+    it runs.
 
     Parameters
     ----------
@@ -113,6 +114,8 @@ def count_at_home(t: int, sign: int, ctx: Context, search: Search) -> None:
     c, home, start = snapshot.tasks.cls[t], search.tasks.home[t], snapshot.tasks.node[t]
     if home != NULL:
         count_affinity(c, home, sign, ctx)
+        count_guards(c, home, sign, True, ctx)
     # With a share it may have been promised other devices of the same node: then it counts twice there.
     if start != NULL and (start != home or search.tasks.prior[t] == IS_PIPELINED):
         count_affinity(c, start, sign, ctx)
+        count_guards(c, start, sign, True, ctx)
