@@ -128,6 +128,11 @@ def _check_arguments(plugin: str, arguments: Mapping[str, object], field: str, w
             parse_label_selector(_text(arguments["labelSelector"]))
         except ValueError as error:
             warn(f"{field}.labelSelector", f"no pod is in the background: {error}")
+    if plugin == "proportion" and STEADY in arguments:
+        try:
+            _read_bool(_text(arguments[STEADY]))
+        except ValueError as error:
+            warn(f"{field}.{STEADY}", f'{error}, so it is off: give "true" or "false"')
 
 
 def parse_actions(text: str, field: str) -> tuple[str, ...]:

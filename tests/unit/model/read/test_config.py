@@ -381,3 +381,10 @@ def test_a_selector_of_background_pods_that_cannot_be_read_is_told() -> None:
     ((field, message),) = found
     assert field == "spec.plugins.backgroundpods.arguments.labelSelector"
     assert message.startswith("no pod is in the background: 'a in b' is no label selector: write it as")
+
+
+def test_a_switch_of_steady_shares_that_is_neither_true_nor_false_is_told() -> None:
+    spec = {"plugins": {"proportion": {"arguments": {"steadyFairShareReclaim": "maybe"}}}}
+    _, found = told(config_from_shard, spec, Config())
+    field, words = "spec.plugins.proportion.arguments.steadyFairShareReclaim", "neither true nor false, so it is off"
+    assert found == [(field, f'\'maybe\' is {words}: give "true" or "false"')]
