@@ -14,13 +14,14 @@ import numpy.typing as npt
 
 from kai_sched.snapshot.claim_tables import DraClaims
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Floats, Help, Longs, Snapshot, Status
+from kai_sched.snapshot.tables import GPU, Action, Flags, Floats, Help, Longs, Snapshot, Status
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver import jit
 from kai_sched.solver.allocation import make_finder, make_scratch, make_tree
 from kai_sched.solver.claim_state import ClaimState
 from kai_sched.solver.eviction.rules.losses import sides_of
 from kai_sched.solver.kernels.claims.steps import CUT
+from kai_sched.solver.kernels.feasibility import judge_signature
 from kai_sched.solver.log_size import make_log
 from kai_sched.solver.pipelined_room import FREE
 from kai_sched.solver.stages.explain import Facts
@@ -300,3 +301,10 @@ class Solution:
         facts = self._facts
         nodes = {Verdict(int(v)): int(facts.nodes[c, v]) for v in np.flatnonzero(facts.nodes[c])}
         return ClassFacts(int(facts.room[c]), facts.short[c], facts.largest_free[c], nodes)
+
+    def fixed_verdicts(self, c: int) -> Flags:
+        """Return what keeps pods of class ``c`` from each node by its fixed properties alone, (N,); OK where none."""
+        snapshot = self._snapshot
+        verdicts = np.zeros(snapshot.nodes.condition.size, np.uint8)
+        judge_signature(int(snapshot.classes.signature[c]), snapshot.nodes, snapshot.signatures, verdicts)
+        return verdicts

@@ -37,6 +37,7 @@ from kai_sched.snapshot.tables import (
 )
 from kai_sched.solver import jit
 from kai_sched.solver.eviction.rules.losses import sides_of
+from kai_sched.solver.kernels.feasibility import judge_signature
 from kai_sched.solver.pipeline import count_amounts, solve
 from kai_sched.solver.stages.fair_share import divide
 
@@ -55,6 +56,8 @@ def compile_all() -> None:
     column = np.zeros(1)
     divide(1.0, 1.0, column, column, column, column, column, np.zeros(1, np.int64), np.zeros(1, np.int64))
     sides_of(0, 0, freeze((np.full(1, NULL, np.int32),))[0])
+    empty = empty_snapshot()
+    judge_signature(0, empty.nodes, empty.signatures, np.zeros(0, np.uint8))
     jit.mark_warm()
 
 

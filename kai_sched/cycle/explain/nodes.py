@@ -17,8 +17,7 @@ from kai_sched.lowering.constraints import untolerated
 from kai_sched.lowering.lower import Lowered
 from kai_sched.plan.node_reasons import any_of, lacks, listed
 from kai_sched.plan.reasons import some_of
-from kai_sched.snapshot.gpu_kinds import UNKNOWN_MEMORY, GpuKind, MigMode
-from kai_sched.snapshot.tables import GPU, Floats, Longs, Nodes, Signatures
+from kai_sched.snapshot.tables import GPU, Flags, Floats
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.solution import Solution
 
@@ -51,7 +50,7 @@ class NodeVerdicts:
         The verdicts on all other nodes, which are not known node by node.
     """
 
-    fixed: Longs
+    fixed: Flags
     short: npt.NDArray[np.bool_]
     left: frozenset[Verdict]
 
@@ -84,8 +83,7 @@ def list_nodes(
 
 def judge(c: int, lowered: Lowered, solution: Solution) -> NodeVerdicts:
     """What keeps pods of class ``c``, of which a task found no node, from each node."""
-    snapshot, counts = lowered.snapshot, solution.class_facts(c).nodes
-    fixed = _fixed(int(snapshot.classes.signature[c]), snapshot.nodes, snapshot.signatures)
+    snapshot, counts, fixed = lowered.snapshot, solution.class_facts(c).nodes, solution.fixed_verdicts(c)
     rounding = np.zeros(len(lowered.resources))
     rounding[GPU] = ROUNDING
     short = snapshot.classes.request[c] > solution.idle + solution.releasing + rounding
@@ -96,45 +94,6 @@ def judge(c: int, lowered: Lowered, solution: Solution) -> NodeVerdicts:
     if counts.get(Verdict.NO_ROOM, 0) + counts.get(Verdict.NO_POD_SLOT, 0) > int(short.any(axis=1).sum()):
         left.add(Verdict.NO_ROOM)
     return NodeVerdicts(fixed, short, frozenset(left))
-
-
-def _fixed(k: int, nodes: Nodes, signatures: Signatures) -> Longs:
-    """(N,) as ``solver.kernels.feasibility.judge_nodes`` has it for signature ``k``: the first that fails wins."""
-    verdicts = _by_gpus(int(signatures.gpu_kind[k]), nodes)
-    verdicts = np.where(verdicts == Verdict.OK, nodes.condition, verdicts)
-    refused = signatures.tolerated[signatures.toleration[k]][nodes.taint_set] == 0
-    verdicts[(verdicts == Verdict.OK) & refused] = Verdict.TAINT
-    for selector in range(*signatures.selector_ptr[k : k + 2].tolist()):
-        holds = np.zeros(len(verdicts), bool)
-        for term in range(*signatures.term_ptr[selector : selector + 2].tolist()):
-            rows = signatures.requirement[slice(*signatures.requirement_ptr[term : term + 2].tolist())]
-            holds |= signatures.truth[rows].all(axis=0) & bool(rows.size)
-        verdicts[(verdicts == Verdict.OK) & ~holds] = signatures.selector_verdict[selector]
-    return verdicts
-
-
-def _by_gpus(kind: int, nodes: Nodes) -> Longs:
-    """(N,) as ``solver.kernels.feasibility.judge_gpus`` has it."""
-    verdicts = np.full(len(nodes.mig), int(Verdict.OK), np.int64)
-    if kind == GpuKind.NONE:
-        return verdicts
-    is_whole, is_part = kind in (GpuKind.WHOLE, GpuKind.EXTENDED), kind in (GpuKind.FRACTION, GpuKind.MEMORY)
-    is_mig, none = kind == GpuKind.MIG, nodes.mig == MigMode.NO_MIG
-    refuses = np.full(len(verdicts), kind == GpuKind.LEGACY_MIG)
-    refuses |= is_mig & (nodes.legacy_mig == 1)
-    refuses |= (nodes.mig == MigMode.SINGLE) & (not is_whole and kind != GpuKind.CLAIM)
-    refuses |= (nodes.mig == MigMode.MIXED) & (not is_mig)
-    steps = (
-        (none & is_mig, Verdict.NO_MIG),
-        ((nodes.claims_only != 0) & (kind == GpuKind.WHOLE or is_part), Verdict.CLAIMS_ONLY),
-        ((nodes.claims_only == 2) & (kind == GpuKind.EXTENDED), Verdict.CLAIMS_ONLY),
-        (~none & refuses, Verdict.MIG_ONLY),
-        ((nodes.closed == 1) & is_part, Verdict.NOT_RESERVED),
-        ((nodes.device_memory == UNKNOWN_MEMORY) & (kind == GpuKind.MEMORY), Verdict.NO_GPU_MEMORY),
-    )
-    for holds, verdict in reversed(steps):
-        verdicts[holds] = verdict
-    return verdicts
 
 
 def _entries(

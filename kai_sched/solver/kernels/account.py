@@ -180,6 +180,17 @@ def open_queues(ctx: Context) -> None:
 
 
 @inner
+def add_price(t: int, n: int, amounts: Floats, ctx: Context) -> None:
+    """Add what task ``t`` costs on node ``n`` (NULL: none yet) to ``amounts`` (Q, 3) or (Q + 1, 3), directly: to the
+    row of its queue and to those of all queues above it."""
+    q = ctx.snapshot.jobs.queue[ctx.snapshot.tasks.job[t]]
+    while q != NULL:  # Bound: the depth of the queue tree.
+        for r in range(3):
+            amounts[q, r] += price_of(ctx.snapshot.tasks.cls[t], r, n, ctx)
+        q = ctx.snapshot.queues.parent[q]
+
+
+@inner
 def open_term_roles(status: Statuses, ctx: Context) -> None:
     """Count the pods on nodes for inter-pod terms and host ports (12.2).
 

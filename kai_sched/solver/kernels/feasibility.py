@@ -15,7 +15,7 @@ from __future__ import annotations
 from kai_sched.snapshot.gpu_kinds import UNKNOWN_MEMORY, GpuKind, MigMode
 from kai_sched.snapshot.tables import Flags, Nodes, Signatures
 from kai_sched.snapshot.verdicts import Verdict
-from kai_sched.solver.jit import inner
+from kai_sched.solver.jit import inner, kernel
 
 OK = int(Verdict.OK)
 TAINT = int(Verdict.TAINT)
@@ -51,18 +51,23 @@ def judge_nodes(nodes: Nodes, signatures: Signatures, wanted: Flags, verdicts: F
     verdicts : (K, N), written in place for wanted signatures
     """
     for k in range(signatures.toleration.shape[0]):
-        if wanted[k] == 0:
-            continue
-        for n in range(nodes.condition.shape[0]):
-            verdict = judge_gpus(signatures.gpu_kind[k], n, nodes)
-            if verdict != OK:
-                verdicts[k, n] = verdict
-            elif nodes.condition[n] != OK:
-                verdicts[k, n] = nodes.condition[n]
-            elif signatures.tolerated[signatures.toleration[k], nodes.taint_set[n]] == 0:
-                verdicts[k, n] = TAINT
-            else:
-                verdicts[k, n] = judge_selectors(signatures, k, n)
+        if wanted[k] == 1:
+            judge_signature(k, nodes, signatures, verdicts[k])
+
+
+@kernel
+def judge_signature(k: int, nodes: Nodes, signatures: Signatures, verdicts: Flags) -> None:
+    """Write the verdict of signature ``k`` on each node to ``verdicts`` (N,), as ``judge_nodes`` does for many."""
+    for n in range(nodes.condition.shape[0]):
+        verdict = judge_gpus(signatures.gpu_kind[k], n, nodes)
+        if verdict != OK:
+            verdicts[n] = verdict
+        elif nodes.condition[n] != OK:
+            verdicts[n] = nodes.condition[n]
+        elif signatures.tolerated[signatures.toleration[k], nodes.taint_set[n]] == 0:
+            verdicts[n] = TAINT
+        else:
+            verdicts[n] = judge_selectors(signatures, k, n)
 
 
 @inner

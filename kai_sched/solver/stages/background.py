@@ -21,6 +21,7 @@ from kai_sched.solver.eviction.minimal.simulation import node_to_return_to
 from kai_sched.solver.eviction.minimal.task_moves import evict_victim, restore_victim
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner, kernel
+from kai_sched.solver.kernels.account import add_price
 from kai_sched.solver.kernels.devices import price_of
 from kai_sched.solver.kernels.gang import survey_sets
 from kai_sched.solver.kernels.gates import pass_gates
@@ -50,7 +51,7 @@ def set_aside(ctx: Context, search: Search) -> None:
             status, home = state.task.status[t], state.task.node[t]
             active = IS_ALLOCATED <= status <= IS_RUNNING and home != NULL
             if active or status == IS_PENDING:
-                add_request(t, home if active else NULL, ctx)
+                add_price(t, home if active else NULL, state.book.asked, ctx)
             if active and whole:
                 set_task_aside(t, home, ctx, search)
 
@@ -77,16 +78,6 @@ def is_satisfied(j: int, ctx: Context) -> bool:
     first, end = ctx.snapshot.jobs.set_ptr[j], ctx.snapshot.jobs.set_ptr[j + 1]
     survey_sets(first, end, False, ctx)
     return bool(ctx.scratch.survey.met[first] >= ctx.snapshot.sets.minimum[first])
-
-
-@inner
-def add_request(t: int, n: int, ctx: Context) -> None:
-    """Add what task ``t`` costs on node ``n`` (NULL: none yet) to ``book.asked`` (Q + 1, 3) of its queues, directly."""
-    q = ctx.snapshot.jobs.queue[ctx.snapshot.tasks.job[t]]
-    while q != NULL:  # Bound: the depth of the queue tree.
-        for r in range(3):
-            ctx.state.book.asked[q, r] += price_of(ctx.snapshot.tasks.cls[t], r, n, ctx)
-        q = ctx.snapshot.queues.parent[q]
 
 
 @kernel

@@ -17,6 +17,7 @@ from kai_sched.snapshot.tables import CPU, GPU, Floats, Ints, Longs, Queues, Sta
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.account import (
+    add_price,
     open_claims,
     open_cluster,
     open_devices,
@@ -106,17 +107,12 @@ def sum_pool(pipelined: Ints, held: Floats, fixed: Floats, asked: Floats, ctx: C
         if now.status[t] == IS_PENDING:
             n = pipelined[t]
         first = tasks.node[t] if IS_ALLOCATED <= tasks.status[t] <= IS_RUNNING else NULL
-        asks = first != NULL or tasks.status[t] == IS_PENDING
-        q = jobs.queue[j]
-        while q != NULL:  # Bound: the depth of the queue tree.
-            for r in range(3):
-                if n != NULL:
-                    held[q, r] += price_of(tasks.cls[t], r, n, ctx)
-                if n != NULL and jobs.preemptible[j] == 0:
-                    fixed[q, r] += price_of(tasks.cls[t], r, n, ctx)
-                if asks:
-                    asked[q, r] += price_of(tasks.cls[t], r, first, ctx)
-            q = ctx.snapshot.queues.parent[q]
+        if n != NULL:
+            add_price(t, n, held, ctx)
+            if jobs.preemptible[j] == 0:
+                add_price(t, n, fixed, ctx)
+        if first != NULL or tasks.status[t] == IS_PENDING:
+            add_price(t, first, asked, ctx)
 
 
 @kernel
