@@ -28,6 +28,7 @@ TOO_MANY_CLAIMS = f"more than {POD_CLAIMS_MAX} of its claims wait for volumes: g
 TOO_MANY_DEMANDS = (
     "too many volumes have to be compared with what the claims of this namespace ask for: let claims ask for the same"
 )
+TRUTHS = "truths"  # what ``Cache.columns`` has the columns of requirements under
 _HARD_EFFECTS = ("NoSchedule", "NoExecute")
 
 Selector = tuple[Verdict, NodeSelector]
@@ -172,7 +173,9 @@ def lower_signatures(
                 requirement_ptr.append(len(flat))
             term_ptr.append(len(requirement_ptr) - 1)
         selector_ptr.append(len(verdicts))
-    truth = [truth_of(requirement, cache, nodes) for requirement in requirements]
+    truths = {requirement: truth_of(requirement, cache, nodes) for requirement in requirements}
+    # Others are forgotten: nodes that have room for volumes are listed by name, and the list changes with what is used.
+    cache.columns[TRUTHS] = truths
     return Signatures(
         toleration=np.array([tolerations[signature.tolerations] for signature in book.rows], np.int32),
         tolerated=np.array(
@@ -183,17 +186,18 @@ def lower_signatures(
         term_ptr=np.array(term_ptr, np.int32),
         requirement_ptr=np.array(requirement_ptr, np.int32),
         requirement=np.array(flat, np.int32),
-        truth=np.concatenate([np.zeros(0, np.uint8), *truth]).reshape(len(requirements), len(nodes)),
+        truth=np.concatenate([np.zeros(0, np.uint8), *truths.values()]).reshape(len(requirements), len(nodes)),
         gpu_kind=np.array([int(signature.gpu_kind) for signature in book.rows], np.uint8),
     )
 
 
 def truth_of(requirement: Requirement, cache: Cache, nodes: list[Node]) -> npt.NDArray[np.uint8]:
-    """(N,) 1 where the node meets the requirement; cached until a node changes."""
-    found = cache.columns.get(requirement)
+    """(N,) 1 where the node meets the requirement; cached until a node changes, or no pod has the requirement."""
+    truths: dict[Requirement, npt.NDArray[np.uint8]] = cache.columns.setdefault(TRUTHS, {})
+    found = truths.get(requirement)
     if found is None:
         codes, numbers = label_column(requirement.key, cache, nodes)
-        found = cache.columns[requirement] = _truth_by_code(requirement, numbers)[codes]
+        found = truths[requirement] = _truth_by_code(requirement, numbers)[codes]
     return found
 
 

@@ -27,6 +27,7 @@ from kai_sched.lowering.class_records import TaskColumns
 from kai_sched.lowering.constraints import lower_signatures
 from kai_sched.lowering.devices import DeviceRows, lower_devices
 from kai_sched.lowering.equivalence import constraint_kinds, job_equivalence
+from kai_sched.lowering.exclusive_claims import ExclusiveRows
 from kai_sched.lowering.holdings import Holdings, find_holdings
 from kai_sched.lowering.jobs import (
     JobRows,
@@ -87,8 +88,9 @@ class Lowered:
     claims
         The claims for devices, and what the rows of their tables stand for.
     volumes
-        The claims that wait for volumes, the free volumes, what their rows stand for, and what else keeps pods with
-        claims from nodes.
+        The claims that wait for volumes, the free volumes, what their rows stand for, and what drivers say of nodes.
+    exclusive
+        The claims for one pod alone.
     topologies
         The topologies that constraints name, and what the rows of their domains stand for.
     numa
@@ -110,6 +112,7 @@ class Lowered:
     searched: Mapping[str, tuple[int, ...]]
     claims: ClaimRows
     volumes: VolumeRows
+    exclusive: ExclusiveRows
     topologies: TopologyRows
     numa: NumaRows
 
@@ -134,8 +137,7 @@ class _PlacedPods:
 def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: SchedulingHints = NO_HINTS) -> Lowered:
     """Make the tables of a cycle at ``now_ns`` (ns since the epoch). LoweringError names all that cannot be lowered.
 
-    ``cache`` is changed in place. It is emptied by an exception, and by another config than that of the last call.
-    ``hints`` say which groups go first, wait or must not search, and which nodes pods should get again.
+    ``cache`` is changed in place; an exception empties it, as does another config. ``hints``: see ``SchedulingHints``.
     """
     cache.sync(cluster, config)
     nodes, queues = node_list(cache), lower_queues(cluster.queues, config, hints.elsewhere)
@@ -188,6 +190,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         searched=hints.searched,
         claims=claims,
         volumes=classes.volumes,
+        exclusive=classes.exclusive,
         topologies=topologies,
         numa=numa,
     )

@@ -68,15 +68,15 @@ def lower_nodes(
         where it says that it has as many for others, as they are the same devices. And the resources for which
         DeviceClasses stand: nodes that do not offer them have as much as devices say.
     """
-
     kept, gpus, resources = cache.column, claims.gpus, classes.resources
     allocatable = np.zeros((len(nodes), len(resources)))
-    for r, resource in enumerate(resources):
+    n_of_nodes = len(resources) - classes.amounts.shape[1]
+    for r, resource in enumerate(resources[:n_of_nodes]):
         amounts = kept(("allocatable", resource), lambda name=resource: _amounts(nodes, name))  # type: ignore[misc]
         allocatable[:, r] = amounts
         if claims.extended is not None and resource in claims.extended.backed and resource != GPU:
             allocatable[amounts <= 0.0, r] = BY_DEVICES
-    allocatable[:, len(resources) - classes.amounts.shape[1] :] = classes.amounts
+    allocatable[:, n_of_nodes:] = classes.amounts
     by_claims = np.zeros(len(nodes), bool) if gpus is None else gpus > 0.0
     if gpus is not None:
         allocatable[by_claims, resources.index(GPU)] = gpus[by_claims]

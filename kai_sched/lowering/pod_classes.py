@@ -79,7 +79,9 @@ class ClassRows:
     amounts
         (N, K) what nodes have of the last K resources, which are for volumes.
     volumes
-        The claims that wait for volumes, the free volumes, and what else keeps pods with claims from nodes.
+        The claims that wait for volumes, the free volumes, and what storage drivers say of nodes.
+    exclusive
+        The claims for one pod alone.
     legacy_mig
         (C,) whether the pods ask for MIG devices in the legacy way.
     claims
@@ -98,6 +100,7 @@ class ClassRows:
     refusals: list[str]
     amounts: Floats
     volumes: VolumeRows
+    exclusive: ExclusiveRows
     legacy_mig: npt.NDArray[np.bool_]
     claims: list[ClaimKey]
 
@@ -135,7 +138,7 @@ def lower_classes(
     table = _table(found, waits, resources, book, refusals, cluster, config, sizes, claims.keys, judge)
     ports = lower_ports([each.shape.host_ports for each in found], waits, of_task, len(nodes))
     usable = waits & (table.refused == Verdict.OK)
-    volumes = lower_volumes(found, usable, users, n_tasks.tolist(), volume_book, drivers, exclusive, cache)
+    volumes = lower_volumes(found, usable, users, n_tasks.tolist(), volume_book, drivers, cache)
     _refuse(found, volumes.refusals | ports.refusals | amounts.refusals, table, refusals)
     terms, term_roles, n_domains = lower_term_roles(found, ports, contests(exclusive, of_task), cache, nodes)
     return ClassRows(
@@ -151,6 +154,7 @@ def lower_classes(
         refusals=refusals,
         amounts=amounts.allocatable,
         volumes=volumes,
+        exclusive=exclusive,
         legacy_mig=np.array([each.shape.legacy_mig for each in found], bool),
         claims=[claims.keys[each.claims] for each in found],
     )

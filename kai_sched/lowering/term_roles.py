@@ -73,12 +73,14 @@ def lower_term_roles(
         np.array(ptr, np.int32), np.array(entries, np.int32).reshape(-1, 3), np.array(self_match, np.uint8)
     )
     kinds = np.array([int(term.kind) for term in terms_here], np.uint8)
-    n_more = 1 + max((number for numbers in contested.values() for number in numbers), default=-1)
-    everywhere = np.full((n_more, len(nodes)), np.arange(n_domains, n_domains + n_more, dtype=np.int32)[:, None])
-    domain = np.vstack((domain, everywhere))
-    kinds = np.append(kinds, np.full(n_more, int(TermKind.ANTI), np.uint8))
-    spans_nodes = np.append(spans_nodes, np.full(n_more, len(nodes) > 1, np.uint8))
-    return Terms(kinds, domain, spans_nodes), term_roles, n_domains + n_more
+    if contested:
+        n_more = 1 + max(number for numbers in contested.values() for number in numbers)
+        everywhere = np.full((n_more, len(nodes)), np.arange(n_domains, n_domains + n_more, dtype=np.int32)[:, None])
+        domain = np.vstack((domain, everywhere))
+        kinds = np.append(kinds, np.full(n_more, int(TermKind.ANTI), np.uint8))
+        spans_nodes = np.append(spans_nodes, np.full(n_more, len(nodes) > 1, np.uint8))
+        n_domains += n_more
+    return Terms(kinds, domain, spans_nodes), term_roles, n_domains
 
 
 def _domains(terms: list[Term], cache: Cache, nodes: list[Node]) -> tuple[Ints, Flags, int]:

@@ -216,7 +216,7 @@ class _AmountWork:
                 if claim is None or not self._storage.tracks(claim) or users[claim.key] > 1:
                     continue
                 size = max(claim.size_bytes, 0.0)
-                if is_booked(claim, self._book):
+                if _is_booked(claim, self._book):
                     waiting.setdefault(claim.storage_class, np.zeros(self._n_classes))[c] += size
                 elif evicts_storage and claim.volume and claim.pod_uid:
                     leaving.setdefault(claim.storage_class, np.zeros(self._n_classes))[c] += size
@@ -230,7 +230,7 @@ class _AmountWork:
             self._columns[STORAGE_OF + name] = asked + gone, has
 
 
-def is_booked(claim: VolumeClaim, book: VolumeBook) -> bool:
+def _is_booked(claim: VolumeClaim, book: VolumeBook) -> bool:
     """Whether a volume has to be made for the claim: none is there, and none that is free serves it."""
     if claim.volume or not book.waits(claim) or not book.affords(claim):
         return False

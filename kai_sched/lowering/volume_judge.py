@@ -6,7 +6,7 @@ where their volumes can be, where there is room for them, and whether another po
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kai_sched.lowering.class_records import PodClass
 from kai_sched.lowering.constraints import Selector, judge_volumes
@@ -40,6 +40,7 @@ class VolumeJudge:
     users: Mapping[str, int]
     texts: list[str]
     evicts_storage: bool
+    _selectors: dict[tuple[str, float], NodeSelector | None] = field(default_factory=dict)
 
     def judge(self, c: int, each: PodClass) -> tuple[Verdict, str, tuple[Selector, ...]]:
         """What ``constraints.judge_volumes`` returns, for class ``c`` of the snapshot."""
@@ -52,4 +53,7 @@ class VolumeJudge:
     def _capacity(self, claim: VolumeClaim) -> NodeSelector | None:
         if self.evicts_storage and self.users[claim.key] == 1:
             return None
-        return self.storage.selector(claim)
+        key = claim.storage_class, claim.size_bytes
+        if key not in self._selectors:
+            self._selectors[key] = self.storage.selector(claim)
+        return self._selectors[key]

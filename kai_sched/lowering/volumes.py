@@ -23,7 +23,6 @@ import numpy.typing as npt
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.class_records import PodClass
 from kai_sched.lowering.constraints import TOO_MANY_DEMANDS
-from kai_sched.lowering.exclusive_claims import ExclusiveRows
 from kai_sched.lowering.reach import Reaches
 from kai_sched.lowering.storage import StorageRows
 from kai_sched.model.budgets import Budget
@@ -52,8 +51,8 @@ class VolumeRows:
         By class: its waiting claims, if it has some.
     refusals
         By class that is over a limit: why.
-    storage, exclusive
-        What storage drivers say of the nodes, and the claims for one pod alone.
+    storage
+        What storage drivers say of the nodes.
     """
 
     table: Volumes
@@ -62,7 +61,6 @@ class VolumeRows:
     waiting: dict[int, list[VolumeClaim]]
     refusals: dict[int, str]
     storage: StorageRows
-    exclusive: ExclusiveRows
 
     def asked(self, c: int) -> str:
         """The waiting claims of a class in words; "" if it has none."""
@@ -86,7 +84,6 @@ def lower_volumes(
     n_tasks: Sequence[int],
     book: VolumeBook,
     storage: StorageRows,
-    exclusive: ExclusiveRows,
     cache: Cache,
 ) -> VolumeRows:
     """The tables of volumes.
@@ -103,8 +100,6 @@ def lower_volumes(
         The volumes and claims of the view.
     storage
         The nodes (N,) in canonical order, and what storage drivers say of them.
-    exclusive
-        The claims for one pod alone.
     cache
         The cache of labels.
     """
@@ -113,7 +108,7 @@ def lower_volumes(
     work = _VolumeWork(book, storage, Reaches(cache, storage.nodes))
     for c in sorted(waiting, key=lambda c: (len(waiting[c]), c)):
         work.add(c, waiting[c], users, n_tasks[c])
-    return work.rows(len(found), waiting, exclusive)
+    return work.rows(len(found), waiting)
 
 
 def _text(claim: VolumeClaim) -> str:
@@ -180,7 +175,7 @@ class _VolumeWork:
             self._groups[key] = group
         return group
 
-    def rows(self, n_classes: int, waiting: dict[int, list[VolumeClaim]], exclusive: ExclusiveRows) -> VolumeRows:
+    def rows(self, n_classes: int, waiting: dict[int, list[VolumeClaim]]) -> VolumeRows:
         """The tables of all that was added."""
         groups = {id(group): group for _, group in self._claims.values()}
         volumes = {volume.name: volume for group in groups.values() for volume in group.volumes}
@@ -207,7 +202,7 @@ class _VolumeWork:
             far_volume=_flat(far),
             made=made,
         )
-        return VolumeRows(table, list(claims), list(row_of), waiting, self._refusals, self._storage, exclusive)
+        return VolumeRows(table, list(claims), list(row_of), waiting, self._refusals, self._storage)
 
     def _made(self) -> tuple[Flags, Ints]:
         """(M, N) the nodes of each set on which volumes can be made, and (F,) the set of each claim, NULL for none.

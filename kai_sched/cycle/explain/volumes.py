@@ -23,12 +23,11 @@ ANTI_AFFINITY_TEXT = "pod anti-affinity against a pod there"
 def with_volumes(t: int, facts: NoFit, lowered: Lowered, solution: Solution) -> NoFit:
     """The facts with the claims of task ``t``: those that wait for volumes, and those that another pod has got."""
     c = int(lowered.snapshot.tasks.cls[t])
-    more = {
-        NO_VOLUME_TEXT: _after(NO_VOLUME_TEXT, lowered.volumes.asked(c)),
-        NO_CAPACITY_TEXT: _after(NO_CAPACITY_TEXT, _capacity(c, lowered)),
-    }
-    if taken := _taken(t, lowered, solution):
-        own = ANTI_AFFINITY_TEXT in facts.verdicts and lowered.pods[t].shape.anti_affinity
+    more = {NO_VOLUME_TEXT: _after(NO_VOLUME_TEXT, lowered.volumes.asked(c))}
+    if NO_CAPACITY_TEXT in facts.verdicts:
+        more[NO_CAPACITY_TEXT] = _after(NO_CAPACITY_TEXT, _capacity(c, lowered))
+    if ANTI_AFFINITY_TEXT in facts.verdicts and (taken := _taken(t, lowered, solution)):
+        own = lowered.pods[t].shape.anti_affinity
         more[ANTI_AFFINITY_TEXT] = f"{ANTI_AFFINITY_TEXT}, or {taken}" if own else taken
     verdicts: dict[str, int] = {}
     for text, count in facts.verdicts.items():
@@ -43,11 +42,10 @@ def _after(text: str, more: str) -> str:
 
 def _capacity(c: int, lowered: Lowered) -> str:
     """What the claims of class ``c`` ask for that is to be made, and the largest volume where there is too little."""
-    asked = [claim for claim in lowered.volumes.waiting.get(c, ()) if lowered.volumes.storage.tracks(claim)]
     texts = [
         f"{claim.key} asks for {show_size(claim.size_bytes)} of storage class {claim.storage_class}, and the largest "
         f"volume that can be made there has {show_size(lowered.volumes.storage.most(claim))}"
-        for claim in asked
+        for claim in lowered.volumes.waiting.get(c, ())
         if (room := lowered.volumes.storage.with_room(claim)) is not None and not room.all()
     ]
     return reasons.some_of(texts)
@@ -56,7 +54,7 @@ def _capacity(c: int, lowered: Lowered) -> str:
 def _taken(t: int, lowered: Lowered, solution: Solution) -> str:
     """Which claim of task ``t`` is for one pod alone and was given to another pod in this cycle; "" for none."""
     for key in lowered.pods[t].shape.claims:
-        for other in lowered.volumes.exclusive.contested.get(key, ()):
+        for other in lowered.exclusive.contested.get(key, ()):
             if other != t and solution.node[other] != NULL and solution.status[other] >= Status.PIPELINED:
                 user = lowered.pods[other].key
                 return f"its PersistentVolumeClaim {key} is for one pod alone ({EXCLUSIVE}), and pod {user} has got it"
@@ -67,7 +65,7 @@ def after_others(t: int, lowered: Lowered) -> str:
     """What keeps task ``t`` of a gang from nodes with room for it: what the pods before it took, or share with it."""
     pod, asked = lowered.pods[t], lowered.volumes.asked(int(lowered.snapshot.tasks.cls[t]))
     for key in pod.shape.claims:
-        for other in lowered.volumes.exclusive.contested.get(key, ()):
+        for other in lowered.exclusive.contested.get(key, ()):
             if other != t and lowered.snapshot.tasks.job[other] == lowered.snapshot.tasks.job[t]:
                 user = lowered.pods[other].key
                 text = f"PersistentVolumeClaim {key} is for one pod alone ({EXCLUSIVE})"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from kai_sched import Cache, Config, CycleResult, Store, run_cycle
 from kai_sched.lowering import exclusive_claims, volume_amounts
+from kai_sched.lowering.constraints import TRUTHS
 from kai_sched.lowering.lower import lower
 from kai_sched.model.budgets import OF_NAMESPACE
 from kai_sched.model.constraints import Requirement
 from kai_sched.model.objects import Node, Object, Pod, Queue, Shape, Share, StorageClass, Volume, VolumeClaim
+from kai_sched.model.selectors import NODE_NAME
 from kai_sched.model.storage import NodeVolumes, StorageCapacity, StorageDriver
 from kai_sched.plan.effects import Bind
 
@@ -53,6 +57,18 @@ def test_what_drivers_say_is_read_again_when_it_changes(change: Object) -> None:
     assert bound(run_cycle(store.cluster(), Config(), 0, cache)) == []
     store.put(change)
     assert bound(run_cycle(store.cluster(), Config(), 0, cache)) == ["ns/p"]
+
+
+def test_lists_of_nodes_with_capacity_are_forgotten_once_they_change() -> None:
+    """As capacity changes with each volume that is made, and nodes may stay as they are for weeks."""
+    names, claim = ("a", "b", "c", "d"), VolumeClaim("ns", "data", storage_class="fast", size_bytes=2.0)
+    nodes = [Node(name, allocatable=ROOM) for name in names]
+    store, cache = store_of(*MADE[:2], *nodes, claim, pod("p", "data")), Cache()
+    for name in names:
+        store.put(replace(capacity(5.0), nodes=((Requirement(NODE_NAME, "In", (name,)),),)))
+        result = run_cycle(store.cluster(), Config(), 0, cache)
+        assert [each.node for each in result.effects if isinstance(each, Bind)] == [name]
+        assert list(cache.columns[TRUTHS]) == [Requirement(NODE_NAME, "In", (name,))]
 
 
 def test_limits_of_a_node_are_read_again_when_they_change() -> None:
