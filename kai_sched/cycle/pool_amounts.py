@@ -12,10 +12,10 @@ from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.lower import Lowered, lower
 from kai_sched.lowering.settings import lower_settings
 from kai_sched.model.config import Config
-from kai_sched.model.hints import NOTHING, Amounts, PoolAmounts, QueueAmounts
+from kai_sched.model.hints import NOTHING, Amounts, PoolAmounts, QueueAmounts, add
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Ints
+from kai_sched.snapshot.tables import Ints, Status
 from kai_sched.solver.pipeline import count_amounts
 from kai_sched.solver.solution import PoolShares
 
@@ -43,9 +43,9 @@ def _pipelined_nodes(lowered: Lowered, pipelined: Mapping[str, str]) -> Ints:
     found = np.full(len(lowered.pods), NULL, np.int32)
     if pipelined:
         rows = {node.name: n for n, node in enumerate(lowered.nodes)}
-        for t, pod in enumerate(lowered.pods):
-            if pod.key in pipelined:
-                found[t] = rows.get(pipelined[pod.key], NULL)
+        for t in np.flatnonzero(lowered.snapshot.tasks.status == Status.PENDING).tolist():
+            node = pipelined.get(lowered.pods[t].key, "")
+            found[t] = rows.get(node, NULL)
     return found
 
 
@@ -68,7 +68,7 @@ def together(pools: Iterable[PoolAmounts]) -> PoolAmounts:
     """The sum over several pools."""
     capacity, queues = NOTHING, dict[str, QueueAmounts]()
     for pool in pools:
-        capacity = _sum(capacity, pool.capacity)
+        capacity = add(capacity, pool.capacity)
         for name, amounts in pool.queues.items():
             so_far = queues.get(name)
             queues[name] = amounts if so_far is None else _sum_of_queue(so_far, amounts)
@@ -76,9 +76,4 @@ def together(pools: Iterable[PoolAmounts]) -> PoolAmounts:
 
 
 def _sum_of_queue(a: QueueAmounts, b: QueueAmounts) -> QueueAmounts:
-    return QueueAmounts(_sum(a.held, b.held), _sum(a.held_fixed, b.held_fixed), _sum(a.requested, b.requested))
-
-
-def _sum(a: Amounts, b: Amounts) -> Amounts:
-    cpu, memory, gpus = (x + y for x, y in zip(a, b, strict=True))
-    return cpu, memory, gpus
+    return QueueAmounts(add(a.held, b.held), add(a.held_fixed, b.held_fixed), add(a.requested, b.requested))

@@ -17,7 +17,7 @@ from kai_sched.cycle.lift import Lifted
 from kai_sched.cycle.pool_amounts import Count, count_pool, together
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import CLUSTER, Config
-from kai_sched.model.hints import PoolAmounts, SchedulingHints
+from kai_sched.model.hints import NO_POOLS, PoolAmounts, SchedulingHints
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Evict
 from kai_sched.plan.result import CycleResult, PodState, QueueState
@@ -91,10 +91,10 @@ class ShardCycles:
         configs = self.shards.configs
         if len(configs) < 2 or configs[0].fair_share != CLUSTER:
             return []
-        counted = zip(configs, self.shards.caches, self.trackers, strict=True)
-        return [
-            self.shards.count(cluster, config, now_ns, cache, tracker.pipelined) for config, cache, tracker in counted
-        ]
+        later = list(zip(configs, self.shards.caches, self.trackers, strict=True))[1:]
+        # The first shard is decided before another one asks what it brings.
+        counts = [self.shards.count(cluster, config, now_ns, cache, each.pipelined) for config, cache, each in later]
+        return [NO_POOLS, *counts]
 
 
 def merged(cluster: Cluster, results: Sequence[CycleResult]) -> CycleResult:

@@ -15,6 +15,11 @@ Amounts = tuple[float, float, float]  # CPU in millicores, memory in bytes, GPUs
 NOTHING: Amounts = (0.0, 0.0, 0.0)
 
 
+def add(one: Amounts, other: Amounts) -> Amounts:
+    """The sum."""
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
+
+
 @dataclass(frozen=True, slots=True)
 class QueueAmounts:
     """What the pods of a queue, and of the queues below it, hold and request in some node pools (semantics 2.2)."""
@@ -78,7 +83,7 @@ class SchedulingHints:
     closed_nodes: frozenset[str] = frozenset()
     brief: frozenset[str] = frozenset()
     awaited_devices: frozenset[tuple[str, str]] = frozenset()
-    elsewhere: PoolAmounts = PoolAmounts()
+    elsewhere: PoolAmounts = NO_POOLS
 
     def defers_search(self, group: str) -> bool:
         """Whether no pod is evicted for the group in this cycle, because other groups search first."""

@@ -20,13 +20,14 @@ from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import object_path
 from kai_sched.cluster.usage_database import UsageFailure, usage_of_queues
 from kai_sched.model.config import INTERNAL, PROMETHEUS, Config, UsageSettings, in_pool, sees_queue
+from kai_sched.model.hints import Amounts
 from kai_sched.model.objects import NOTHING_USED, Node, Queue, UsedShares
 from kai_sched.model.store import Cluster
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle.loop import Views
 from kai_sched.operator.decided_cycle import DecidedCycle
 from kai_sched.plan.result import QUEUE_RESOURCES, QueueState
-from kai_sched.reconcile.past_usage import Amounts, PastUsage
+from kai_sched.reconcile.past_usage import PastUsage
 from kai_sched.telemetry.unexpected import FAULTS
 
 log = structlog.get_logger("usage")

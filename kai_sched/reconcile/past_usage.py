@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from kai_sched.model.hints import NOTHING, Amounts, add
 from kai_sched.model.objects import UsedShares
-
-Amounts = tuple[float, float, float]  # CPU, memory, GPUs
 
 SPANS = 24
 # What is as many half-lives old counts for a 65,536th, which is nothing.
@@ -26,7 +25,6 @@ HALF_LIVES = 16.0
 # Of so many queues, those with the most, is kept what was written down: it has to fit into a ConfigMap of 1 MiB.
 QUEUES_MAX = 2_000
 SHORTEST_S = 0.001  # what was held for less was held for no time
-NOTHING: Amounts = (0.0, 0.0, 0.0)
 
 
 @dataclass(slots=True)
@@ -162,10 +160,10 @@ class PastUsage:
                 until_s = min(end_s, math.nextafter(start_s, math.inf))
             span = self._spans.setdefault(number, _Span())
             seconds = until_s - start_s
-            span.capacity = _sum(span.capacity, _times(capacity, seconds))
+            span.capacity = add(span.capacity, _times(capacity, seconds))
             for queue, amounts in held.items():
                 if any(amounts):
-                    span.held[queue] = _sum(span.held.get(queue, NOTHING), _times(amounts, seconds))
+                    span.held[queue] = add(span.held.get(queue, NOTHING), _times(amounts, seconds))
             start_s = until_s
 
     def _limits(self, number: int, now_s: float) -> tuple[float, float]:
@@ -189,10 +187,6 @@ class PastUsage:
 def _add_to(total: list[float], amounts: Amounts, weight: float) -> None:
     for r, amount in enumerate(amounts):
         total[r] += weight * amount
-
-
-def _sum(one: Amounts, other: Amounts) -> Amounts:
-    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
 
 
 def _times(amounts: Amounts, factor: float) -> Amounts:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_sched.reconcile.past_usage import HALF_LIVES, QUEUES_MAX, SPANS, Amounts, PastUsage
+from kai_sched.model.hints import Amounts
+from kai_sched.reconcile.past_usage import HALF_LIVES, QUEUES_MAX, SPANS, PastUsage
 
 DAY = 86_400.0
 START = 20_000 * DAY  # where spans of a day begin
