@@ -11,12 +11,7 @@ def big_5000n(prefix: str) -> list[Object]:
     build = Builder(prefix)
     n_nodes, n_leaves, n_running = 5000, 360, 28_000
     build.nodes(n_nodes)
-    total = n_nodes * GPUS_PER_NODE
-    for d in range(4):
-        build.queue(f"dep-{d:03}", "", total / 4, d)
-    for p in range(36):
-        build.queue(f"project-{p:03}", f"dep-{p % 4:03}", total / 36, 4 + p)
-    queues = [build.queue(f"queue-{q:03}", f"project-{q % 36:03}", total / n_leaves, 40 + q) for q in range(n_leaves)]
+    queues = _three_levels(build, 4, 36, n_leaves, n_nodes * GPUS_PER_NODE)
     for j in range(n_running):
         build.job(j, queues[j % n_leaves], node=build.node(j % n_nodes))
     for j in range(n_running, n_running + 12_000):
@@ -40,14 +35,21 @@ def huge_10000n(prefix: str) -> list[Object]:
     build = Builder(prefix)
     n_nodes, n_leaves = 10_000, 900
     build.nodes(n_nodes)
-    total = n_nodes * GPUS_PER_NODE
-    for d in range(10):
-        build.queue(f"dep-{d:03}", "", total / 10, d)
-    for p in range(90):
-        build.queue(f"project-{p:03}", f"dep-{p % 10:03}", total / 90, 10 + p)
-    queues = [build.queue(f"queue-{q:03}", f"project-{q % 90:03}", total / n_leaves, 100 + q) for q in range(n_leaves)]
+    queues = _three_levels(build, 10, 90, n_leaves, n_nodes * GPUS_PER_NODE)
     for j in range(80_000):
         build.job(j, queues[j % n_leaves], int(j < 60_000), node=build.node(j % n_nodes))
     for j in range(80_000, 100_000):
         build.job(j, queues[j % n_leaves], 1 if j < 90_000 else 2 * GPUS_PER_NODE)
     return build.objects
+
+
+def _three_levels(build: Builder, departments: int, projects: int, leaves: int, total: float) -> list[str]:
+    """Leaves under projects under departments, leaf i under project i mod projects, all shares of a level equal."""
+    for d in range(departments):
+        build.queue(f"dep-{d:03}", "", total / departments, d)
+    for p in range(projects):
+        build.queue(f"project-{p:03}", f"dep-{p % departments:03}", total / projects, departments + p)
+    older = departments + projects
+    return [
+        build.queue(f"queue-{q:03}", f"project-{q % projects:03}", total / leaves, older + q) for q in range(leaves)
+    ]
