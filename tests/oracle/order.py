@@ -136,15 +136,20 @@ def best_of(jobs: list[Job], depth: int | None) -> list[Job]:
     return sorted(jobs, key=job_key)[:depth]
 
 
+def lacks_steady_share(account: Account, asks: float, held: float | None = None) -> bool:
+    """Whether a queue has fewer GPUs than it may keep, and gets no more than its fair share with what it asks for."""
+    has = account.allocated[2] if held is None else held
+    return asks > 0 and max(has, 0) < account.keep and has + asks <= account.fair[2] + 1e-6
+
+
 def queue_before(left: Branch, right: Branch, total: list[float]) -> bool:
     """Whether the left queue goes first, given the job at the top of each side."""
     assert left.account is not None
     assert right.account is not None
     sides = [(left.account, request_of(left.best())), (right.account, request_of(right.best()))]
-    if all(request[2] > 0 for _, request in sides):
-        short = [max(account.allocated[2], 0) < account.keep for account, _ in sides]
-        if short[0] != short[1]:
-            return short[0]
+    short = [lacks_steady_share(account, request[2]) for account, request in sides]
+    if short[0] != short[1]:
+        return short[0]
     return account_before(sides[0][0], sides[1][0], [(request, request) for _, request in sides], total)
 
 

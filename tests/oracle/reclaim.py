@@ -6,7 +6,7 @@ import math
 
 from tests.oracle.chunk import next_chunk
 from tests.oracle.devices import HUNDREDTHS, has_devices, held, holds, size
-from tests.oracle.order import share_of
+from tests.oracle.order import lacks_steady_share, share_of
 from tests.oracle.trial import Session
 from tests.oracle.victims import Chunk, Protection, can_leave
 from tests.oracle.world import ACTIVE, RESOURCES, UNLIMITED, Account, Job, Task, World, ready
@@ -17,10 +17,10 @@ Vector = list[float]
 def may_reclaim(world: World, job: Job, steady: bool = False) -> bool:
     """The gate: with what it asks for the queue stays within its fair share, and fixed work within the quota.
 
-    ``steady``: instead of the first it asks for GPUs, of which its queue has fewer than it may keep (4.9).
+    ``steady``: instead of the first it asks for GPUs, of which its queue lacks some of its steady share (4.9).
     """
     account, asks = world.accounts[job.queue], needs(next_chunk(job))
-    if steady and not (asks[2] > 0 and account.allocated[2] < account.keep):
+    if steady and not lacks_steady_share(account, asks[2]):
         return False
     if not steady and not within(plus(account.allocated, asks), account.fair):
         return False
@@ -46,7 +46,7 @@ def _has_surplus(world: World, victim: Job, job: Job, steady: bool) -> bool:
     """The share filter: whether anything may be taken from the victim's queue at all."""
     mine, theirs = diverge(world, job, victim)
     if steady:
-        return mine.allocated[2] < mine.keep and theirs.allocated[2] > theirs.keep
+        return lacks_steady_share(mine, needs(next_chunk(job))[2]) and theirs.allocated[2] > theirs.keep
     asks = needs(next_chunk(job))
     if not within(plus(mine.allocated, asks), quota(mine)):
         return not within(theirs.allocated, entitled(theirs))
@@ -165,7 +165,7 @@ class Fairness:
         mine, theirs = diverge(self.session.world, self.job, victim)
         remains = left.get(theirs.queue.name, self.held[theirs.queue.name])
         if self.steady:
-            return self.held[mine.queue.name][2] < mine.keep and remains[2] > theirs.keep
+            return lacks_steady_share(mine, asks[2], self.held[mine.queue.name][2]) and remains[2] > theirs.keep
         if not within(remains[:3], entitled(theirs)):
             return True
         starved = within(plus(self.held[mine.queue.name][:3], asks), quota(mine))

@@ -19,7 +19,7 @@ import numpy as np
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Floats, Ints, Longs, Settings
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.share import may_keep_more
+from kai_sched.solver.kernels.share import lacks_steady_share
 from kai_sched.solver.state import Book, Context, Tree
 
 
@@ -98,10 +98,10 @@ def queue_before(a: int, b: int, book: Book, extra: Floats) -> bool:
         violates_a = violates_a or (book.share[a, r] == 0.0 and with_a > 0.0)
         violates_b = violates_b or (book.share[b, r] == 0.0 and with_b > 0.0)
     # Room that was made for a queue below its steady share must not go back to the queue that lost it (4.9).
-    if extra[a, GPU] > 0.0 and extra[b, GPU] > 0.0:
-        short_a, short_b = may_keep_more(a, book.held, book), may_keep_more(b, book.held, book)
-        if short_a != short_b:
-            return short_a
+    short_a = lacks_steady_share(a, book.held, extra[a, GPU], book)
+    short_b = lacks_steady_share(b, book.held, extra[b, GPU], book)
+    if short_a != short_b:
+        return short_a
     if over_a != over_b:
         return over_b
     if starved_a != starved_b:

@@ -18,6 +18,7 @@ import numpy as np
 
 from kai_sched.snapshot.tables import GPU, Floats, Queues
 from kai_sched.solver.jit import inner, kernel
+from kai_sched.solver.kernels.gates import ROUNDING
 from kai_sched.solver.state import Book, Division
 
 NO_REMAINDER = -1.0
@@ -208,9 +209,12 @@ def divide_tree(
 
 
 @inner
-def may_keep_more(q: int, held: Floats, book: Book) -> bool:
-    """Return whether queue ``q``, with the GPUs of ``held`` (Q + 1, 3), has fewer than it may keep (4.9).
+def lacks_steady_share(q: int, held: Floats, need: float, book: Book) -> bool:
+    """Return whether queue ``q`` has fewer GPUs than it may keep, and ``need`` more are within its fair share (4.9).
 
-    ``book.keep`` is 0 where the setting is off. What a queue holds may be below 0 (``victims: original``).
+    False if no GPUs are needed. ``held`` (Q + 1, 3) is what queues have, which may be below 0 (``victims: original``);
+    ``book.keep`` is 0 where the setting is off.
     """
-    return bool(max(held[q, GPU], 0.0) < book.keep[q, GPU])
+    if need <= 0.0 or max(held[q, GPU], 0.0) >= book.keep[q, GPU]:
+        return False
+    return bool(held[q, GPU] + need - ROUNDING <= book.fair[q, GPU])

@@ -39,7 +39,7 @@ from kai_sched.solver.kernels.claims.search import has_claims, may_have_devices
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.kernels.gates import ROUNDING, keeps_quota
 from kai_sched.solver.kernels.order import build_job_tree, pop_job, update_leaf
-from kai_sched.solver.kernels.share import may_keep_more
+from kai_sched.solver.kernels.share import lacks_steady_share
 from kai_sched.solver.state import Context, State, Tree
 
 OK = int(Verdict.OK)
@@ -225,8 +225,8 @@ def is_within_share(q: int, ctx: Context) -> bool:
 
 @inner
 def is_below_steady_share(q: int, ctx: Context) -> bool:
-    """Return whether queue ``q`` may reclaim ``scratch.need`` (3,), with GPUs in it, by its steady share (4.9)."""
-    return bool(ctx.scratch.need[GPU] > 0.0 and may_keep_more(q, ctx.state.book.held, ctx.state.book))
+    """Return whether queue ``q`` may reclaim ``scratch.need`` (3,), if GPUs are in it, by its steady share (4.9)."""
+    return lacks_steady_share(q, ctx.state.book.held, ctx.scratch.need[GPU], ctx.state.book)
 
 
 @inner
@@ -387,7 +387,7 @@ def has_something_to_give(own: int, q: int, need: Amounts, ctx: Context, search:
     """
     u, v = sides_of(own, q, ctx.snapshot.queues.parent)
     if ctx.scratch.steady[0] == 1:
-        return is_short(u, ctx, search) and is_above(search.queues.old_held[v, GPU], ctx.state.book.keep[v, GPU])
+        return is_short(u, need, ctx, search) and is_above(search.queues.old_held[v, GPU], ctx.state.book.keep[v, GPU])
     if not stays_within_quota(u, need, ctx, search):
         return is_above_share(v, ctx, search)
     held, quota, above, below = search.queues.old_held, ctx.state.book.quota, False, False

@@ -25,7 +25,7 @@ from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import Room, survey_devices, whole_later
 from kai_sched.solver.kernels.gates import ROUNDING
-from kai_sched.solver.kernels.share import may_keep_more
+from kai_sched.solver.kernels.share import lacks_steady_share
 from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
@@ -94,9 +94,9 @@ def is_above_quota(u: int, v: int, ctx: Context, search: Search) -> bool:
 
 
 @inner
-def is_short(q: int, ctx: Context, search: Search) -> bool:
-    """Return whether queue ``q`` held fewer GPUs than it may keep by its steady share (4.9)."""
-    return may_keep_more(q, search.queues.old_held, ctx.state.book)
+def is_short(q: int, need: Amounts, ctx: Context, search: Search) -> bool:
+    """Return whether queue ``q`` lacked some of its steady share, and may get ``need`` (3,) for it (4.9)."""
+    return lacks_steady_share(q, search.queues.old_held, need[GPU], ctx.state.book)
 
 
 @inner
@@ -108,7 +108,7 @@ def may_lose_more(p: int, need: Amounts, q: int, ctx: Context, search: Search) -
     """
     u, v = sides_of(ctx.snapshot.jobs.queue[p], q, ctx.snapshot.queues.parent)
     if ctx.scratch.steady[0] == 1:
-        return is_short(u, ctx, search) and is_above(left_to(v, GPU, search), ctx.state.book.keep[v, GPU])
+        return is_short(u, need, ctx, search) and is_above(left_to(v, GPU, search), ctx.state.book.keep[v, GPU])
     if is_above_share(v, ctx, search):
         return True
     return stays_within_quota(u, need, ctx, search) and is_above_quota(u, v, ctx, search)
@@ -141,7 +141,7 @@ def gpus_above(u: int, v: int, need: Amounts, ctx: Context, search: Search) -> f
     book, queue = ctx.state.book, search.queues
     if ctx.scratch.steady[0] == 1:
         excess = queue.old_held[v, GPU] - book.keep[v, GPU]
-        return float(excess) if excess > 0.0 and is_short(u, ctx, search) else -1.0
+        return float(excess) if excess > 0.0 and is_short(u, need, ctx, search) else -1.0
     within = stays_within_quota(u, need, ctx, search)
     excess = -1.0
     for r in range(3):
