@@ -143,22 +143,48 @@ def check_predicates(world: World) -> None:
 
 
 def _check_neighbours(world: World, task: Task, others: list[Task]) -> None:
-    def together(other: Task, term: PodTerm) -> bool:
-        here, there = (world.machines[each.node].node.labels.get(term.topology_key) for each in (task, other))
-        return here is not None and here == there
-
-    def selects(term: PodTerm, other: Task) -> bool:
-        return all(other.pod.labels.get(each.key) in each.values for each in term.selector or ())
-
     # Who is promised a place waits there for those that leave (12.2); who is bound does not.
     stay = [other for other in others if other.status != "Releasing" or task.status == "Binding"]
     for other in stay:
+        beside = f"{task.pod.key} is beside {other.pod.key}"
         for term in task.pod.shape.anti_affinity:
-            assert not (together(other, term) and selects(term, other)), f"{task.pod.key} is beside {other.pod.key}"
+            assert not (_together(world, task, other, term) and _selects(term, other)), beside
         for term in other.pod.shape.anti_affinity:
-            assert not (together(other, term) and selects(term, task)), f"{task.pod.key} is beside {other.pod.key}"
+            assert not (_together(world, task, other, term) and _selects(term, task)), beside
+    _check_near(world, task, others)
+
+
+def _check_near(world: World, task: Task, others: list[Task]) -> None:
     for term in task.pod.shape.affinity:
-        first = selects(term, task)
-        assert together(task, term), f"{task.pod.key} is on a node without {term.topology_key}"
-        near = any(together(other, term) and selects(term, other) for other in others)
+        first = _selects(term, task)
+        assert _together(world, task, task, term), f"{task.pod.key} is on a node without {term.topology_key}"
+        near = any(_together(world, task, other, term) and _selects(term, other) for other in others)
         assert near or first, f"{task.pod.key} lacks the pod that it has to be near"
+
+
+def _together(world: World, one: Task, other: Task, term: PodTerm) -> bool:
+    here, there = (world.machines[each.node].node.labels.get(term.topology_key) for each in (one, other))
+    return here is not None and here == there
+
+
+def _selects(term: PodTerm, other: Task) -> bool:
+    return all(other.pod.labels.get(each.key) in each.values for each in term.selector or ())
+
+
+def check_near(cluster: Cluster, stands: Mapping[str, tuple[str, str]]) -> None:
+    """Whoever gets a place is near the pods that it has to be near, also after all searches of the cycle.
+
+    Pods that were leaving before count, those that a search evicts do not. ``stands``: as for ``check_domains``.
+    """
+    world = world_of(cluster, CONFIG, NOW_NS)
+    there, new = [], []
+    for task in world.tasks:
+        status, node = stands.get(task.pod.key, (task.status, task.node))
+        leaves = status == "Releasing" and task.status != "Releasing"
+        if status in NEW:
+            new.append(task)
+        if status in USED and not leaves and node in world.machines:
+            there.append(task)
+        task.status, task.node = status, node
+    for task in new:
+        _check_near(world, task, [other for other in there if other is not task])

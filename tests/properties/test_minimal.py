@@ -17,6 +17,7 @@ from kai_sched.model import objects as o
 from tests.properties.clusters import NOW_NS, G
 from tests.properties.crowds import FULL, Crowd, crowds
 from tests.properties.deciders import Decider, Plan, cycles, plan_of
+from tests.properties.plans import check_near
 from tests.properties.test_evictions import with_one_waiting
 
 CONFIG = Config(victims="minimal")
@@ -79,6 +80,7 @@ def check_cycle(cluster: Cluster, plan: Plan) -> None:
         assert placed == 0 or placed >= need, f"{placed} of {need} of {key} have a place"
         assert bound == 0 or bound >= need, f"{bound} of {need} of {key} are bound"
     check_limits(cluster, plan)
+    check_near(cluster, plan.stands)
 
 
 def gpus_of(pod: o.Pod) -> int:

@@ -17,7 +17,7 @@ from tests.properties.clusters import NOW_NS
 from tests.properties.crowds import Crowd, crowds
 from tests.properties.deciders import by_scheduler, by_twin
 from tests.properties.test_evictions import decided, jobs_of
-from tests.properties.test_minimal import KINDS, check
+from tests.properties.test_minimal import ANY, check
 
 STEADY = {"steadyFairShareReclaim": "true"}
 PLUGINS = {**OPERATOR_PLUGINS, "proportion": STEADY}
@@ -34,8 +34,6 @@ SCATTERED = st.one_of(
     crowds(Crowd(sub_groups=True, picky=True, limits=True), (2, 6), (2, 6), (4, 14)),
     crowds(Crowd(gangs=True, topology=True), (2, 6), (2, 5), (4, 12)),
 )
-# Without required affinity to pods that lose their places in the cycle in which they got them: who is near them waits.
-ANY = st.one_of(*(crowd for name, crowd in KINDS.items() if name != "social"))
 MORE = settings(max_examples=4 * settings().max_examples)
 
 

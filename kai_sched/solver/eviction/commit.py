@@ -18,7 +18,7 @@ from kai_sched.solver.decisions import Evictions
 from kai_sched.solver.eviction.rules.losses import sides_of
 from kai_sched.solver.eviction.scenario import has_gone
 from kai_sched.solver.eviction.tables import Search
-from kai_sched.solver.eviction.victims.candidates import reinsert_job
+from kai_sched.solver.eviction.victims.candidates import reinsert_job, take_out_neighbours
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import record_placement
 from kai_sched.solver.kernels.devices import price_of
@@ -61,6 +61,8 @@ def commit_scenario(action: int, p: int, ctx: Context, search: Search) -> None:
     ctx.log.size[:] = 0
     for entry in range(count.jobs[0]):
         reinsert_job(lists.jobs[entry], ctx, search)
+    if ctx.settings.minimal == 1:
+        take_out_neighbours(ctx, search)
 
 
 @inner

@@ -110,7 +110,7 @@ class SearchJobs(NamedTuple):
     scenario_mark: Longs  # scenario_clock: it has tasks in the scenario; minus that: it is entered as a contender
     stage: Longs  # its stage as a victim, in the working state
     stage_waiting: Longs  # its stage as a contender, in the working state
-    settled: Longs  # 1: it got places by a search of this cycle, and no later search takes them
+    settled: Longs  # 1: it got places by a search of this cycle, or is near such; no later search takes them
 
 
 class SearchNodes(NamedTuple):

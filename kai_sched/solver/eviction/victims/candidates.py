@@ -20,6 +20,7 @@ from kai_sched.snapshot.tables import Action, Snapshot, Status
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.tables import DEAD, JobOrder, Search
 from kai_sched.solver.eviction.victims.leaf_order import job_comes_first, mark_runs, sort_list
+from kai_sched.solver.eviction.victims.neighbours import settle_neighbours
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import count_pending
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
@@ -41,6 +42,8 @@ def list_candidates(ctx: Context, search: Search) -> None:
     """
     snapshot, state = ctx.snapshot, ctx.state
     jobs = snapshot.jobs
+    if ctx.settings.minimal == 1:
+        settle_neighbours(ctx, search)
     n_jobs = jobs.queue.shape[0]
     n_leaves = snapshot.queues.parent.shape[0]
     search.queues.victims_surveyed[:] = 0
@@ -213,6 +216,20 @@ def reinsert_job(j: int, ctx: Context, search: Search) -> None:
         shifted = True
     if shifted:
         mark_runs(search.contenders.heap.base[q], search.contenders.heap.end[q], search.contenders)
+
+
+@inner
+def take_out_neighbours(ctx: Context, search: Search) -> None:
+    """Take the jobs out of the victims near which a committed search placed pods; nothing without required affinity.
+
+    Updates the lists of the leaves in place, (J,).
+    """
+    if not settle_neighbours(ctx, search):
+        return
+    for j in range(ctx.snapshot.jobs.queue.shape[0]):
+        if search.jobs.settled[j] == 1 and search.victims.jobs.skip[j] != DEAD:
+            search.queues.victims_surveyed[ctx.snapshot.jobs.queue[j]] = 0
+            move_out(ctx.snapshot.jobs.queue[j], j, search.victims)
 
 
 @inner
