@@ -1,5 +1,5 @@
-"""The cycles of several shards on one view (semantics 11.3): each is decided by itself, in the order given; what they
-decide as one result.
+"""The cycles of several shards (semantics 11.3): each is decided by itself, in the order given, with what the ones
+before it took of what pools share; what they decide as one result.
 
 ``kai-sched simulate``, trials and notebooks run all their cycles by it, also those of a single shard.
 """
@@ -15,12 +15,13 @@ from typing import TypeVar
 from kai_sched.cycle.hint_tracker import HintTracker
 from kai_sched.cycle.lift import Lifted
 from kai_sched.cycle.pool_amounts import Count, count_pool, together
+from kai_sched.cycle.world.shared import with_taken
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import CLUSTER, Config
 from kai_sched.model.hints import NO_POOLS, PoolAmounts, SchedulingHints
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Evict
-from kai_sched.plan.result import CycleResult, PodState, QueueState
+from kai_sched.plan.result import CycleResult, GroupState, PodState, QueueState
 
 # A cycle of the cluster at that time, with what the cache and the hints bring from the one before.
 Decide = Callable[[Cluster, Config, int, Cache, SchedulingHints], CycleResult]
@@ -72,17 +73,19 @@ class ShardCycles:
         shards = self.shards
         pools = self._count(cluster, now_ns)
         given = [tracker.next_hints() for tracker in self.trackers]
-        self.results, again = [], False
+        self.results, again, view = [], False, cluster
         for place, config in enumerate(shards.configs):
             others = together(each for at, each in enumerate(pools) if at != place)
             hints = replace(given[place], elsewhere=others) if pools else given[place]
-            result = shards.decide(cluster, config, now_ns, shards.caches[place], hints)
+            result = shards.decide(view, config, now_ns, shards.caches[place], hints)
             self.results.append(result)
             if pools:
                 pools[place] = result.pool
             if remember:
                 tracker = self.trackers[place]
-                again = tracker.record(cluster, result, config) or tracker.due or again
+                again = tracker.record(view, result, config) or tracker.due or again
+            if place + 1 < len(shards.configs):
+                view = with_taken(view, result)
         self.changed = again or [tracker.next_hints() for tracker in self.trackers] != given
         return merged(cluster, self.results)
 
@@ -130,6 +133,41 @@ def merged(cluster: Cluster, results: Sequence[CycleResult]) -> CycleResult:
     )
 
 
+def of_view(result: CycleResult, cluster: Cluster) -> CycleResult:
+    """What a shard has decided on another view, of the objects that are in this one."""
+    return replace(
+        result,
+        effects=tuple(effect for effect in result.effects if effect.pod in cluster.pods),
+        evicted=tuple(key for key in result.evicted if key in cluster.pods),
+        pods=Lifted(lambda: {key: state for key, state in result.pods.items() if key in cluster.pods}),
+        groups=Lifted(partial(_groups_of_view, result, cluster)),
+        queues=tuple(state for state in result.queues if state.name in cluster.queues),
+        nodes=Lifted(lambda: {name: state for name, state in result.nodes.items() if name in cluster.nodes}),
+    )
+
+
+def last_known(result: CycleResult, cluster: Cluster) -> CycleResult:
+    """What a shard that was not decided this time said last, of the objects of the view, and without what it did."""
+    return replace(
+        of_view(result, cluster),
+        effects=(),
+        evicted=(),
+        solver_s=0.0,
+        open_s=0.0,
+        actions_s={},
+        next_deadline_ns=0,
+        tried={},
+        simulated={},
+        searches={},
+        questions=(),
+    )
+
+
+def _groups_of_view(result: CycleResult, cluster: Cluster) -> dict[str, GroupState]:
+    there = {pod.group_key for pod in cluster.pods.values()} | cluster.pod_groups.keys()
+    return {key: state for key, state in result.groups.items() if key in there}
+
+
 def _joined(tables: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
     """All of them in the order of their keys; of equal keys the last one."""
     found: dict[str, Value] = {}
@@ -155,11 +193,11 @@ def _counts(results: Sequence[CycleResult]) -> dict[str, dict[str, int]]:
 
 
 def _pods(cluster: Cluster, results: Sequence[CycleResult]) -> dict[str, PodState]:
-    """Each pod as the shard of its group sees it, else that of its node, else the first one."""
+    """Each pod as the shard of its group sees it, else that of its node, else the first one; without those left out."""
     found = dict(results[0].pods)
     for key, pod in cluster.pods.items():
         for result in results[1:]:
-            if pod.group_key in result.groups or (pod.node in result.nodes and key in result.pods):
+            if key in result.pods and (pod.group_key in result.groups or pod.node in result.nodes):
                 found[key] = result.pods[key]
     return found
 

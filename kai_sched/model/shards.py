@@ -47,9 +47,16 @@ def shards_of(base: Config, given: Mapping[str, Config]) -> Shards:
     node pool are served with the settings ``base``, unless another shard has them.
     """
     main = given.get(names.DEFAULT_SHARD, base)
+    if not main.node_pool_label:
+        return _only_main(main, given)
     problems: dict[str, str] = {}
     configs: dict[str, Config] = {}
     served: dict[str, str] = {}  # by node pool
+    plugins = dict(main.plugins)
+    for name in sorted(given):
+        if NUMA in given[name].plugins:
+            plugins.setdefault(NUMA, given[name].plugins[NUMA])
+    whole = replace(main, node_pool="", plugins=plugins)
     for name in sorted(given):
         other = served.setdefault(given[name].node_pool, name)
         if other != name:
@@ -57,29 +64,36 @@ def shards_of(base: Config, given: Mapping[str, Config]) -> Shards:
             text = f"spec.partitionLabelValue: shard {other} has {pool} already, so this one is not served"
             problems[name] = f"{text}: give it another node pool, or remove one of them"
             continue
-        configs[name], ignored = _own(given[name], main)
+        configs[name], ignored = _own(given[name], whole)
         if ignored:
             text = f"{', '.join(ignored)}: with --all-shards those of the process and of shard {names.DEFAULT_SHARD}"
             problems[name] = f"{text} count: set them there"
     if names.DEFAULT_SHARD not in given and base.node_pool not in served:
         configs[names.DEFAULT_SHARD] = base
     configs = dict(sorted(configs.items()))
-    plugins = dict(main.plugins)
-    for config in configs.values():
-        if NUMA in config.plugins:
-            plugins.setdefault(NUMA, config.plugins[NUMA])
     pools = tuple(sorted(config.node_pool for config in configs.values()))
-    return Shards(configs, replace(main, node_pool="", node_pools=pools, plugins=plugins), problems)
+    return Shards(configs, replace(whole, node_pools=pools), problems)
 
 
-def _own(config: Config, main: Config) -> tuple[Config, list[str]]:
-    """The settings of a shard in the process whose settings are ``main``, and what of its own does not count."""
-    fields = OF_PROCESS + (OF_SHARES if main.fair_share == CLUSTER else ())
-    ignored = [field for field in fields if getattr(config, field) != getattr(main, field)]
-    config = replace(config, **{field: getattr(main, field) for field in ignored})
-    if main.fair_share == CLUSTER and config.plugins.get(PROPORTION) != main.plugins.get(PROPORTION):
-        ignored.append(f"plugins.{PROPORTION}")
-        config = replace(config, plugins={**config.plugins, PROPORTION: main.plugins.get(PROPORTION, {})})
+def _only_main(main: Config, given: Mapping[str, Config]) -> Shards:
+    """Without a label that says which pool an object is in, each shard would have the whole cluster: one gets it."""
+    text = "the process has no label for node pools, so that one shard has the whole cluster and this one is not served"
+    others = sorted(set(given) - {names.DEFAULT_SHARD})
+    problems = dict.fromkeys(others, f"{text}: set --nodepool-label-key")
+    return Shards({names.DEFAULT_SHARD: main}, replace(main, node_pool="", node_pools=("",)), problems)
+
+
+def _own(config: Config, whole: Config) -> tuple[Config, list[str]]:
+    """The settings of a shard in the process whose settings are ``whole``, and what of its own does not count."""
+    fields = OF_PROCESS + (OF_SHARES if whole.fair_share == CLUSTER else ())
+    ignored = [field for field in fields if getattr(config, field) != getattr(whole, field)]
+    config = replace(config, **{field: getattr(whole, field) for field in ignored})
+    shared = [PROPORTION] if whole.fair_share == CLUSTER else []
+    shared += [NUMA] if NUMA in config.plugins else []  # What nodes report is read with its arguments.
+    for name in shared:
+        if config.plugins.get(name) != whole.plugins.get(name):
+            ignored.append(f"plugins.{name}")
+            config = replace(config, plugins={**config.plugins, name: whole.plugins.get(name, {})})
     return config, ignored
 
 

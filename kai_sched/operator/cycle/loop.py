@@ -2,8 +2,8 @@
 thread, for each shard by itself.
 
 It does not poll: a round runs when one is requested, or when a time that matters has come. In a round each shard
-decides a cycle on the same view. The solver runs in a thread of its own; everything else here belongs to the event
-loop.
+decides a cycle, on a view with what those before it took. The solver runs in a thread of its own; everything else here
+belongs to the event loop.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 from kai_sched.cycle.pool_amounts import together
 from kai_sched.cycle.quarantine import Outcome, Run
 from kai_sched.cycle.run import run_cycle
-from kai_sched.cycle.shards import merged
+from kai_sched.cycle.shards import last_known, merged, of_view
 from kai_sched.files.recording import CycleInputs
 from kai_sched.model.claims.selectors import SelectorQuestion
 from kai_sched.model.config import CLUSTER
@@ -32,6 +32,7 @@ from kai_sched.operator.cycle_trigger import CycleTrigger
 from kai_sched.operator.decided_cycle import DecidedCycle
 from kai_sched.operator.delivery.group_retries import GroupRetries, partial_groups
 from kai_sched.plan.plan_text import digest_of, plan_lines
+from kai_sched.plan.result import CycleResult
 from kai_sched.telemetry.unexpected import FAULTS
 
 PAUSE_MIN_S = 0.005
@@ -153,16 +154,15 @@ class CycleLoop:
         self._health.serve({shard.name for shard in shards})
         if not self._may_act():
             return await self._stand_by(shards)
-        if not self._leads:
-            await self._begin_to_lead(shards)
         self._turned_at = self._clock.monotonic()
+        await self._begin_to_lead([each for each in shards if not each.leads and each.again_at <= self._turned_at])
         view = self._views.cluster()
         shares = len(shards) > 1 and self._settings.config.fair_share == CLUSTER
         if shares:
             await self._in_thread(partial(self._count, shards, view))
         decided: list[DecidedCycle] = []
         for shard in shards:
-            if shard.again_at > self._turned_at:
+            if shard.again_at > self._turned_at or not shard.leads:
                 continue
             hints = self._executor.retries.next_hints(self._turned_at, shard.tracker)
             if shares:
@@ -172,8 +172,11 @@ class CycleLoop:
                 if self._may_act():
                     await self._executor.carry_out(found)
                 decided.append(found)
+                shard.last = found.result
+                if found.result.effects and shard is not shards[-1]:
+                    view = self._views.cluster()  # Devices and volumes that pools share are given away once.
         if decided and self._may_act():
-            self._report(view, decided)
+            self._report(view, shards, decided)
         return sum(each.seconds for each in decided)
 
     @contextmanager
@@ -213,9 +216,16 @@ class CycleLoop:
         shard.note_deadline(decided.result.next_deadline_ns, self._clock.wall_ns(), self._clock.monotonic())
         return decided
 
-    def _report(self, view: Cluster, decided: list[DecidedCycle]) -> None:
-        """Tell what the shards have decided, as one cycle."""
-        result = merged(view, [each.result for each in decided])
+    def _report(self, view: Cluster, shards: Iterable[ServedShard], decided: list[DecidedCycle]) -> None:
+        """Tell what the shards have decided, as one cycle. Of those that were not, what they said last still holds."""
+        new = {id(each.result): each for each in decided}
+        known: list[CycleResult] = []
+        for last in (shard.last for shard in shards if shard.last is not None):
+            if id(last) not in new:
+                known.append(last_known(last, view))
+            else:
+                known.append(last if new[id(last)].cluster is view else of_view(last, view))
+        result = merged(view, known)
         seconds, plan = sum(each.seconds for each in decided), "+".join(each.plan for each in decided)
         self._executor.report(DecidedCycle(view, result, seconds, self._settings.config, plan))
 
@@ -224,18 +234,21 @@ class CycleLoop:
         self._trigger.stand_by()
         view = self._views.cluster()
         for shard in shards:
+            shard.leads = False
             with self._contained(shard):
                 await self._decide(shard, view, NO_HINTS)
         return STANDBY_S
 
     async def _begin_to_lead(self, shards: Iterable[ServedShard]) -> None:
         """The leader before may have crashed while it bound a gang: the rest of that gang goes first."""
-        view, found = self._views.cluster(), set[str]()
+        if not self._leads:
+            self._executor.retries.partial = set()
+        view = self._views.cluster()
         for shard in shards:
             with self._contained(shard):
                 first = await self._decide(shard, view, NO_HINTS, whole=True)
-                found |= await self._in_thread(partial(partial_groups, first.result))
-        self._executor.retries.partial = found
+                self._executor.retries.partial |= await self._in_thread(partial(partial_groups, first.result))
+                shard.leads = True
         self._leads = True
 
     async def _decide(
@@ -244,14 +257,12 @@ class CycleLoop:
         """Decide one cycle. With ``whole`` the lazy parts of the result are computed now, and cannot raise later."""
         config = shard.config
         inputs = CycleInputs(cluster, config, self._clock.wall_ns(), hints)
-        started = self.busy_since = self._clock.monotonic()
+        started = self._clock.monotonic()
         try:
             outcome, plan = await self._in_thread(partial(self._run, shard, inputs, whole))
         except Exception as error:
             self._health.undecided(_tried(shard, inputs), error)
             raise
-        finally:
-            self.busy_since = None
         self._health.decided(outcome, _tried(shard, inputs), shard.name)
         self._views.ask(outcome.result.questions)
         shard.retry_at = outcome.retry_at
@@ -264,7 +275,11 @@ class CycleLoop:
         return outcome, digest_of(plan_lines(outcome.result))
 
     async def _in_thread(self, work: Callable[[], Done]) -> Done:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        self.busy_since = self._clock.monotonic()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        finally:
+            self.busy_since = None
 
 
 def _tried(shard: ServedShard, inputs: CycleInputs) -> CycleInputs:

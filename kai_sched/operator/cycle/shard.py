@@ -13,6 +13,7 @@ from kai_sched.cycle.hint_tracker import HintTracker
 from kai_sched.cycle.quarantine import Quarantine, Run
 from kai_sched.model.config import Config
 from kai_sched.model.hints import PoolAmounts
+from kai_sched.plan.result import CycleResult
 
 DEADLINE_MAX_S = 60.0  # the longest wait for a deadline; a jump of a clock delays a cycle by no more than this
 LATE_S = 0.05  # the wait after a deadline, so that one cycle handles deadlines that are close together
@@ -47,6 +48,10 @@ class ServedShard:
         Before then it is not decided, as its last cycle failed (monotonic).
     amounts
         What its pool brought to shares of the cluster when that was counted last.
+    leads
+        Whether it was decided since this replica leads.
+    last
+        What it decided last; None before the first cycle.
     """
 
     def __init__(self, name: str, config: Config, run: Run) -> None:
@@ -58,6 +63,8 @@ class ServedShard:
         self.retry_at: float | None = None
         self.again_at = 0.0
         self.amounts = PoolAmounts()
+        self.leads = False
+        self.last: CycleResult | None = None
 
     def note_deadline(self, deadline_ns: int, wall_ns: int, now: float) -> None:
         """Note when time alone may change the decisions, in nanoseconds since the epoch; 0: never."""

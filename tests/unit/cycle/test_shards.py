@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kai_sched import Config, run_cycle
+from kai_sched import Config, library, run_cycle
 from kai_sched.answers.trial import decide_unasked
 from kai_sched.cycle.pool_amounts import together
-from kai_sched.cycle.shards import AllShards, merged
+from kai_sched.cycle.shards import AllShards, last_known, merged
 from kai_sched.model.config import CLUSTER
 from kai_sched.model.hints import PoolAmounts, QueueAmounts, SchedulingHints
 from kai_sched.model.objects import Node, Pod, Queue
-from kai_sched.model.store import Change
+from kai_sched.model.store import Change, Store
 from kai_sched.plan.effects import Evict
 from tests.scenarios.objects import NOW_NS
 from tests.scenarios.table import cluster_of
@@ -88,3 +88,66 @@ def test_what_any_shard_leaves_out_is_left_out() -> None:
     faults: list[dict[Change, str]] = [{(Pod, "ns/x"): "1", (Node, "a1"): "2"}, {(Pod, "ns/x"): "1", (Queue, "q"): "3"}]
     found = merged(cluster, [replace(each, left_out=more) for each, more in zip(results, faults, strict=True)])
     assert found.left_out == {(Pod, "ns/x"): "1", (Node, "a1"): "2", (Queue, "q"): "3"}
+
+
+DEVICES = """
+node na labels=kai.scheduler/node-pool:a
+node nb labels=kai.scheduler/node-pool:b
+deviceclass fabric
+slice all devices=d0
+resourceclaim c gets=fabric
+resourceclaim d gets=fabric
+queue qa labels=kai.scheduler/node-pool:a
+queue qb labels=kai.scheduler/node-pool:b
+group g queue=qa labels=kai.scheduler/node-pool:a
+group h queue=qb labels=kai.scheduler/node-pool:b
+pod g-0 devices=c
+pod h-0 devices=d
+"""
+
+
+def test_pools_give_a_device_that_they_share_away_once() -> None:
+    store = Store.of(cluster_of(DEVICES))
+    devices = store.cluster().resource_slices["all"]
+    store.put(replace(devices, devices=tuple(replace(each, node="", everywhere=True) for each in devices.devices)))
+    found = AllShards(SHARDS, library.decide).begin().decide(store.cluster(), NOW_NS)
+    assert [effect.pod for effect in found.effects] == ["ns/g-0"]
+    assert found.pods["ns/h-0"].status == "Pending"
+
+
+def test_pools_give_a_claim_for_one_pod_to_one_pod() -> None:
+    cluster = cluster_of("""
+node na labels=kai.scheduler/node-pool:a
+node nb labels=kai.scheduler/node-pool:b
+pv disk claim=data modes=ReadWriteOncePod
+pvc data volume=disk modes=ReadWriteOncePod
+queue qa labels=kai.scheduler/node-pool:a
+queue qb labels=kai.scheduler/node-pool:b
+group g queue=qa labels=kai.scheduler/node-pool:a
+group h queue=qb labels=kai.scheduler/node-pool:b
+pod g-0 claims=data
+pod h-0 claims=data
+""")
+    found = AllShards(SHARDS, decide_unasked).begin().decide(cluster, NOW_NS)
+    assert [effect.pod for effect in found.effects] == ["ns/g-0"]
+
+
+def test_a_pod_that_was_left_out_is_in_no_shard() -> None:
+    cluster = cluster_of(TEXT)
+    first, second = (run_cycle(cluster, config, NOW_NS) for config in SHARDS)
+    without = replace(second, pods={key: state for key, state in second.pods.items() if key != "ns/g-0"})
+    assert "ns/g" in without.groups
+    assert merged(cluster, [replace(first, pods={}), without]).pods.keys() == {"ns/h"}
+
+
+def test_what_was_known_of_a_shard_stands_for_what_is_still_there() -> None:
+    cluster = cluster_of(TEXT)
+    result = run_cycle(cluster, SHARDS[0], NOW_NS)
+    assert result.effects
+    less = cluster_of("\n".join(line for line in TEXT.splitlines() if "v-0" not in line and "group v" not in line))
+    found = last_known(result, less)
+    assert (found.effects, found.evicted, dict(found.tried)) == ((), (), {})
+    assert found.pods == {key: state for key, state in result.pods.items() if key != "ns/v-0"}
+    assert found.groups.keys() == {"ns/w"}
+    assert found.queues == result.queues
+    assert found.nodes == result.nodes

@@ -55,6 +55,24 @@ def test_zones_are_read_where_some_shard_aligns_to_them() -> None:
     assert "numa" not in found.configs["b"].plugins
 
 
+def test_what_nodes_report_of_zones_is_read_with_the_arguments_of_one_shard() -> None:
+    first, second = ({**A.plugins, "numa": {"reconstructAvailable": each}} for each in ("true", "false"))
+    found = shards_of(Config(), {"b": replace(B, plugins=second), "a": replace(A, plugins=first)})
+    assert found.configs["b"].plugins["numa"] == found.whole.plugins["numa"] == {"reconstructAvailable": "true"}
+    assert found.problems["b"].startswith("plugins.numa: with --all-shards")
+    assert "a" not in found.problems
+
+
+def test_without_a_label_of_node_pools_one_shard_is_served() -> None:
+    """Each of several would decide for the whole cluster."""
+    base = Config(node_pool_label="")
+    found = shards_of(base, {"b": replace(B, node_pool_label=""), "a": replace(A, node_pool_label="")})
+    assert found.configs == {"default": base}
+    assert in_pool({"any": "label"}, found.whole)
+    assert list(found.problems) == ["a", "b"]
+    assert found.problems["a"].endswith("set --nodepool-label-key")
+
+
 def test_objects_are_in_one_of_the_pools_of_the_process() -> None:
     label = "kai.scheduler/node-pool"
     some, all_but_default = Config(node_pools=("", "a")), Config(node_pools=("a",))

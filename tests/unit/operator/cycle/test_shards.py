@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from kai_sched.cluster.backoff import Backoff
 from kai_sched.cycle.run import run_cycle
 from kai_sched.model.config import CLUSTER, Config
-from kai_sched.model.hints import SchedulingHints
+from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.read.kinds import POD, QUEUE
 from kai_sched.operator.cycle import health as cycle_health
 from kai_sched.plan.result import CycleResult
@@ -140,3 +140,70 @@ async def test_with_shares_of_their_own_they_hear_nothing() -> None:
         await next_cycle(world)
     assert heard
     assert all(each.elsewhere == SchedulingHints().elsewhere for each in heard)
+
+
+async def test_a_shard_sees_what_those_before_it_bound(world: World) -> None:
+    """Each takes a view of its own, so that devices and volumes that pools share are given away once."""
+    seen: dict[str, set[str]] = {}
+
+    def run(cluster: Any, config: Config, now_ns: int, cache: Any, timer: Any, hints: SchedulingHints) -> CycleResult:
+        if hints != NO_HINTS and "ml/x" in cluster.pods:
+            seen.setdefault(config.node_pool, {key for key, pod in cluster.pods.items() if pod.node})
+        return run_cycle(cluster, config, now_ns, cache, timer, hints)
+
+    world.run = run
+    async with running(world):
+        world.put(POD, of_pool("a", "x"), of_pool("b", "y"))
+        await until(lambda: sorted(world.hands.pods) == ["ml/x", "ml/y"])
+    assert seen == {"a": set(), "b": {"ml/x"}}
+
+
+async def test_what_a_shard_said_stands_while_its_cycles_fail(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its queues and pods are not reported as gone, and what it did is not told again."""
+    monkeypatch.setattr(cycle_health, "BACKOFF", Backoff(1.0, 1.0))
+    fails = False
+
+    def run(cluster: Any, config: Config, *rest: Any) -> CycleResult:
+        if fails and config.node_pool == "b":
+            raise ValueError("by the test")
+        return run_cycle(cluster, config, *rest)
+
+    world.run = run
+    async with running(world):
+        world.put(POD, of_pool("b", "y"))
+        await until(lambda: world.hands.pods == ["ml/y"])
+        await next_cycle(world)
+        fails = True
+        world.put(POD, of_pool("a", "x"))
+        await until(lambda: "ml/x" in world.hands.pods)
+        await next_cycle(world)
+    last = world.decided[-1].result
+    assert last.nodes.keys() == {"n-a", "n-b"}
+    assert last.pods["ml/y"].node == "n-b"
+    assert all(effect.pod != "ml/y" for effect in last.effects)
+
+
+async def test_a_shard_whose_first_cycle_fails_begins_to_lead_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked for gangs that an earlier leader has left in part once it can be decided."""
+    monkeypatch.setattr(cycle_health, "BACKOFF", Backoff(1.0, 1.0))
+    fails, asked = True, list[str]()
+
+    def run(cluster: Any, config: Config, now_ns: int, cache: Any, timer: Any, hints: SchedulingHints) -> CycleResult:
+        if fails and config.node_pool == "a":
+            raise ValueError("by the test")
+        if hints == NO_HINTS:
+            asked.append(config.node_pool)
+        return run_cycle(cluster, config, now_ns, cache, timer, hints)
+
+    world.run = run
+    async with running(world):
+        world.put(POD, of_pool("b", "y"))
+        await until(lambda: world.hands.pods == ["ml/y"])
+        assert "a" not in asked
+        fails = False
+        world.time += 1.1
+        world.put(POD, of_pool("a", "x"))
+        await until(lambda: "ml/x" in world.hands.pods)
+    assert "a" in asked
