@@ -22,6 +22,8 @@ from kai_sched.model.priorities import SHIPPED_CLASSES
 from kai_sched.model.problems import Problem
 from kai_sched.model.read.kinds import POD_GROUP, TOPOLOGY, Reader
 from kai_sched.model.read.meta import DEFAULT_NAMESPACE, namespace_of
+from kai_sched.reconcile.grouping import deciders
+from kai_sched.reconcile.grouping.deciders import Deciders
 from kai_sched.reconcile.grouping.draft import group_name
 from kai_sched.reconcile.grouping.manifest import Grouping, QueueChoice, merged, pod_patch
 from kai_sched.reconcile.grouping.owners import Chain, named_group, resolve, wants_group
@@ -45,6 +47,7 @@ class InputGrouper:
         self._objects = objects
         self._problems = problems
         self._groups: dict[Key, tuple[Item, dict[str, Any]]] = {}
+        self._deciders: dict[Key, Deciders] = {}
         self._settings = _settings(objects, items, config, problems)
 
     def place(self, item: Item, is_made: bool) -> Item:
@@ -75,8 +78,14 @@ class InputGrouper:
         return item if patch is None else _patched(item, patch["metadata"])
 
     def groups(self) -> list[Item]:
-        """The groups of all pods that were placed."""
+        """The groups of all pods that were placed. Owners of pods of one group that disagree are told."""
         found = []
+        for key, each in self._deciders.items():
+            if text := each.difference():
+                item, manifest = self._groups[key]
+                (of,) = manifest["metadata"]["ownerReferences"]
+                subject = f"{of['kind']} {key.namespace}/{of['name']}"
+                self._problems.append(Problem(str(item.source), subject, deciders.FIELD, text))
         for key, (item, manifest) in self._groups.items():
             old = self._objects.get(key)
             if old is not None:
@@ -87,16 +96,19 @@ class InputGrouper:
         return found
 
     def _keep(self, item: Item, pod: core.WirePod, found: Grouping) -> None:
-        """The last pod of a group decides; the group is as old as its oldest pod."""
+        """The last pod of a group decides, of those of several owners the last of the owner that decides; the group is
+        as old as its oldest pod.
+        """
         key = Key(*POD_GROUP, found.manifest["metadata"]["namespace"], found.name)
         created = pod.metadata.creation_timestamp if pod.metadata else None
         if key in self._groups:
             before = self._groups[key][1]["metadata"].get("creationTimestamp")
             created = min(created, before) if created and before else created or before
+        if not found.by or self._deciders.setdefault(key, Deciders()).put(found.by, found.manifest["spec"]):
+            self._groups[key] = (item, found.manifest)
+            self.queues[key.subject] = found.queue
         if created:
-            found.manifest["metadata"]["creationTimestamp"] = created
-        self._groups[key] = (item, found.manifest)
-        self.queues[key.subject] = found.queue
+            self._groups[key][1]["metadata"]["creationTimestamp"] = created
         warn = self._problems.append
         for note in found.notes:
             warn(Problem(str(item.source), note.subject, note.field, note.message))

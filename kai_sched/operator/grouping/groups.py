@@ -9,7 +9,6 @@ becomes a write request. Nothing here does I/O: the grouper reads the owners and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -26,6 +25,7 @@ from kai_sched.operator.grouping.members import (
     Labelled,
     Member,
     concerns,
+    is_kubernetes_group,
     key_of,
     key_of_group,
     mark_of,
@@ -35,40 +35,13 @@ from kai_sched.operator.grouping.members import (
 )
 from kai_sched.operator.grouping.requests import GroupingRequests
 from kai_sched.operator.grouping.shown_groups import ShownGroups
+from kai_sched.operator.grouping.wanted_group import WantedGroup, by_owner
+from kai_sched.reconcile.grouping.deciders import Deciders
 from kai_sched.reconcile.grouping.manifest import Grouping, Manifest
 from kai_sched.reconcile.grouping.owners import ObjectReference, owner_of_pod
 
 # Pods go one by one when a workload shrinks: it is reconciled once they are gone.
 SHRUNK_S = 1.0
-
-
-@dataclass(slots=True)
-class Group:
-    """A PodGroup as the rules want it.
-
-    Attributes
-    ----------
-    wanted
-        The manifest as JSON.
-    like
-        The pod whose decision made the manifest.
-    members
-        The pods of the group, by key.
-    unwritten
-        Members that do not name the group in the API server yet.
-    is_sure
-        Whether the group has been decided again since the API server lost it.
-    moves
-        Whether the queue label of the workload counts: no pod had a node when it was read.
-    """
-
-    wanted: bytes
-    source: str
-    like: core.WirePod
-    members: set[str] = field(default_factory=set)
-    unwritten: set[str] = field(default_factory=set)
-    is_sure: bool = True
-    moves: bool = False
 
 
 class Groups:
@@ -117,7 +90,7 @@ class Groups:
         self.labelled = Labelled()
         self._members: dict[str, Member] = {}
         self._pending: dict[str, dict[str, core.WirePod]] = {}  # by source
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, WantedGroup] = {}
         self._of_source: dict[str, set[str]] = {}
         self._shown = ShownGroups(store, reader, config)
         self._same: Callable[[str], str] = TextPool().one
@@ -221,7 +194,8 @@ class Groups:
         groups = (self._groups[key] for key in self._of_source.get(source, ()))
         wanted = (group for group in groups if not pending or not group.is_sure)
         likes = (group.like for group in wanted if any(map(self._stays, group.members)))
-        return {key_of(pod): pod for pod in likes} | pending
+        found = {key_of(pod): pod for pod in likes} | pending
+        return by_owner(found) if is_kubernetes_group(source) else found
 
     def _decidable(self, source: str) -> dict[str, core.WirePod]:
         return {key: pod for key, pod in self._pending.get(source, {}).items() if self._stays(key)}
@@ -246,6 +220,11 @@ class Groups:
     def has(self, group: str) -> bool:
         """Return whether the rules want the group "namespace/name", and it has pods."""
         return group in self._groups
+
+    def deciders(self, group: str) -> Deciders | None:
+        """Return the owners of the pods of the group "namespace/name", None for one that the rules do not want."""
+        found = self._groups.get(group)
+        return None if found is None else found.deciders
 
     def decided(self, source: str, pod: core.WirePod, grouping: Grouping | None) -> None:
         """The pod belongs to this group; None: to no group of ours."""
@@ -276,9 +255,9 @@ class Groups:
         if group is None:
             if member is None:
                 return
-            group = self._groups[key] = Group(b"", source, pod)
-        if member is not None:
-            group.members.add(member)
+            group = self._groups[key] = WantedGroup(b"", source, pod)
+        if not group.takes(grouping, pod, member):
+            return
         wanted = msgspec.json.encode(grouping.manifest)
         is_news = wanted != group.wanted or not group.is_sure
         group.moves = group.moves and not is_news
@@ -327,16 +306,18 @@ class Groups:
         group = self._groups.get(name)
         if group is None:
             return
-        group.members.discard(key)
-        group.unwritten.discard(key)
+        is_sure = group.is_sure
+        group.loses(key)
         if group.members:
+            if is_sure and not group.is_sure:
+                self._requests.reconcile(group.source, SHRUNK_S)
             return
         del self._groups[name]
         self._forget_source(name, group)
         self._emptied(name)
         self._shown.restore(name)
 
-    def _forget_source(self, name: str, group: Group) -> None:
+    def _forget_source(self, name: str, group: WantedGroup) -> None:
         of_source = self._of_source.get(group.source)
         if of_source is not None:
             of_source.discard(name)
@@ -358,7 +339,7 @@ class Groups:
             if name in self._shown:
                 self._requests.write(POD, key)
 
-    def _refresh(self, key: str, group: Group) -> None:
+    def _refresh(self, key: str, group: WantedGroup) -> None:
         """Have the store show the group as it is wanted, and have it written if the API server shows it otherwise."""
         created = (group.like.metadata or core.Meta()).creation_timestamp
         is_written = self._shown.put_wanted(key, group.wanted, created, group.moves)

@@ -17,6 +17,7 @@ from kai_sched.operator.grouping.members import key_of
 from kai_sched.operator.grouping.requests import GroupingRequests
 from kai_sched.plan.effects import Emit, Ref
 from kai_sched.reconcile import events
+from kai_sched.reconcile.grouping import deciders
 from kai_sched.reconcile.grouping.manifest import Grouping
 from kai_sched.reconcile.grouping.owners import Chain, Owner
 from kai_sched.reconcile.grouping.workload_errors import GroupingError, OwnerGone
@@ -58,7 +59,7 @@ class GroupingReporter:
         self._owners = owners
         self._emit = emit
         self._monotonic = monotonic
-        self._problems: dict[str, str] = {}  # by uid of the object
+        self._problems: dict[str, str] = {}  # by uid of the object, and what it is about
         self._gone_s: dict[str, float] = {}  # since when the owner is missing, by source
 
     def grouped(self, pod: core.WirePod, found: tuple[Chain, Grouping] | None) -> None:
@@ -72,7 +73,15 @@ class GroupingReporter:
             _owner_ref(chain.owners[-1]) if chain.owners else pod_ref(key_of(pod), meta.uid or "")
         )
         group = group_key(owner.namespace, grouping.name)
-        if self._groups.has(group):  # otherwise its pods went meanwhile
+        owners = self._groups.deciders(group)
+        if grouping.by and owners is not None:
+            if text := owners.difference():
+                self.problem(owner, f"{owner.kind} {owner.key}: {deciders.FIELD}: {text}", deciders.FIELD)
+            else:
+                self._problems.pop(f"{owner.uid}/{deciders.FIELD}", None)
+            if grouping.by != owners.first:
+                return  # what it says does not count
+        if owners is not None:  # otherwise its pods went meanwhile
             self._owners.observe(group, owner, grouping.queue)
         if grouping.notes:
             self.problem(owner, "; ".join(f"{note.subject}: {note.field}: {note.message}" for note in grouping.notes))
@@ -99,13 +108,16 @@ class GroupingReporter:
         if ref is not None:
             self.problem(ref, text)
 
-    def problem(self, ref: Ref, text: str) -> None:
-        """Log the problem of the object and emit an Event, unless that was done before."""
+    def problem(self, ref: Ref, text: str, about: str = "") -> None:
+        """Log the problem of the object and emit an Event, unless that was done before; ``about`` is set for one that
+        does not take the place of another of the object.
+        """
         text = events.cut(text)
-        if self._problems.get(ref.uid) != text:
+        key = f"{ref.uid}/{about}" if about else ref.uid
+        if self._problems.get(key) != text:
             if len(self._problems) >= PROBLEMS_MAX:
                 self._problems.clear()
-            self._problems[ref.uid] = text
+            self._problems[key] = text
             log.warning("grouping.problem", object=f"{ref.kind} {ref.key}", problem=text)
             self._emit([events.emit(ref, names.WARNING, names.GROUPER_WARNING, text)])
 

@@ -50,13 +50,15 @@ class QueueChoice(NamedTuple):
 class Grouping(NamedTuple):
     """The group that a pod belongs to, as it should be, and the place of the pod in it.
 
-    ``sub_group`` is empty if the pod has none. ``notes`` say what was ignored.
+    ``sub_group`` is empty if the pod has none. ``notes`` say what was ignored. ``by`` is the subject of the top owner,
+    the pod itself without one, where pods of others may be in the group as well (``deciders``); else "".
     """
 
     manifest: Manifest
     sub_group: str
     queue: QueueChoice
     notes: tuple[Note, ...]
+    by: str = ""
 
     @property
     def name(self) -> str:

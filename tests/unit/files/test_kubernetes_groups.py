@@ -53,6 +53,41 @@ def test_the_labels_of_a_workload_count(write: Write) -> None:
     assert described(case) == ["ml/pg-g-podgroup | 1 | team-a train |  | pods 1"]
 
 
+def shared(write: Write, *order: str) -> tuple[list[str], list[str]]:
+    """A PodGroup without labels that pods of two Jobs name, in files in this order: the group, and what is told."""
+    group = new(f"{VERSION} PodGroup", "g", ONE)
+    del group["metadata"]["labels"]
+    jobs = {
+        "ja": {"kai.scheduler/queue": "qa", "priorityClassName": "train"},
+        "jb": {"kai.scheduler/queue": "qb", "priorityClassName": "inference"},
+        "a": {"kai.scheduler/queue": ""},  # without a queue it does not decide, whatever its name
+    }
+    things = [new("batch/v1 Job", name, {"template": naming("g")}, labels=jobs[name]) for name in order]
+    loaded = load([write("in.json", listing(queue("qa"), queue("qb"), *CLASSES, group, *things))])
+    return described(loaded.cases[0]), told(loaded)
+
+
+def test_of_several_owners_the_same_decides_in_any_order(write: Write) -> None:
+    groups, texts = shared(write, "ja", "jb")
+    assert groups == ["ml/pg-g-podgroup | 1 | qa train |  | pods 2"]
+    (text,) = (each for each in texts if "PodGroup ml/g" in each)
+    assert text.endswith(
+        "PodGroup ml/g: metadata.labels: Job ml/ja and Job ml/jb have pods in it, and the former decides "
+        "(priorityClassName: 'train', not 'inference'; queue: 'qa', not 'qb'): put the label or annotation that is to "
+        "count on the PodGroup"
+    )
+    assert shared(write, "jb", "ja")[0] == groups
+    assert any(text.partition(" PodGroup")[2] in each for each in shared(write, "jb", "ja")[1])
+    assert shared(write, "a", "jb")[0] == ["ml/pg-g-podgroup | 1 | qb inference |  | pods 2"]
+    assert shared(write, "jb", "a")[0] == ["ml/pg-g-podgroup | 1 | qb inference |  | pods 2"]
+
+
+def test_owners_that_agree_are_not_told(write: Write) -> None:
+    jobs = [new("batch/v1 Job", name, {"template": naming("g")}) for name in ("ja", "jb")]
+    case = only(write, *CLASSES, new(f"{VERSION} PodGroup", "g", ONE), *jobs)
+    assert described(case) == ["ml/pg-g-podgroup | 1 | team-a train |  | pods 2"]
+
+
 def test_a_level_is_that_of_a_topology_in_the_files(write: Write) -> None:
     levels = {"levels": [{"nodeLabel": "example.com/rack"}]}
     topology = {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": "t"}, "spec": levels}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kai_sched.api import names
+from kai_sched.model.objects import PriorityClass
 from kai_sched.operator.reporting.observations import KubernetesGroup
 from tests.unit.operator.grouped import Object, Played, job, settle, until
 
@@ -107,6 +108,57 @@ async def test_without_the_api_the_owner_decides_and_the_pod_is_told(played: Pla
     assert (played.place("a"), played.place("b")) == (("pg-train-uid-train", ""), ("", ""))
     (event,) = played.events
     assert "spec.schedulingGroup: the API server does not serve PodGroup of scheduling.k8s.io/v1beta1" in event.message
+
+
+def terms(played: Played) -> tuple[str, str]:
+    found = played.group(NAME)
+    assert found is not None
+    return found.queue, found.priority_class
+
+
+@pytest.mark.parametrize("order", [("ja", "jb"), ("jb", "ja")])
+async def test_of_several_owners_the_same_decides_while_it_has_pods(serving: Played, order: tuple[str, str]) -> None:
+    """Else each new pod of the other would change the class of pods that run; an event tells the difference, once."""
+    serving.store.put(PriorityClass("build", 100))
+    classes = {"ja": "train", "jb": "build"}
+    jobs = {
+        name: serving.api.put(job(name, **{"kai.scheduler/queue": f"q-{name}", "priorityClassName": each}))
+        for name, each in classes.items()
+    }
+    serving.api.put(group(labels={}))
+    serving.start()
+    for name in order:
+        naming(serving, f"{name}-0", jobs[name])
+        await settle(serving)
+    # The queue of the group that is there is kept, as it was: a bound group would not move.
+    assert terms(serving)[1] == "train"
+    written = serving.api.version
+    naming(serving, "jb-1", jobs["jb"])
+    await settle(serving)
+    assert terms(serving)[1] == "train"
+    assert serving.api.version == written + 2, "the pod, and that it is in the group"
+    (event,) = serving.events
+    assert "Job ml/ja and Job ml/jb have pods in it, and the former decides (priorityClassName: 'train', not" in (
+        event.message
+    )
+    owner = serving.owners.owner_of(f"ml/{NAME}")
+    assert owner is not None
+    assert owner.kind == "PodGroup"
+    serving.api.delete("/api/v1/namespaces/ml/pods/ja-0")
+    await until(lambda: terms(serving)[1] == "build")
+
+
+async def test_a_new_leader_does_not_change_a_group_to_and_fro(serving: Played) -> None:
+    jobs = [serving.api.put(job(name, **{"kai.scheduler/queue": f"q-{name}"})) for name in ("ja", "jb")]
+    serving.api.put(group(labels={}))
+    for each in reversed(jobs):
+        naming(serving, f"{each['metadata']['name']}-0", each)
+    serving.start()
+    await settle(serving)
+    assert terms(serving) == ("q-ja", "train")
+    (written,) = (each for path, each in serving.api.objects.items() if path.endswith(NAME))
+    assert written["spec"]["queue"] == "q-ja"
+    assert serving.api.asked_for("PUT") == 0
 
 
 async def test_statuses_of_groups_are_observed(serving: Played) -> None:

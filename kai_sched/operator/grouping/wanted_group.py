@@ -1,0 +1,94 @@
+"""A PodGroup as the rules want it, its pods, and which of them decides where they have several owners."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kai_sched.api import core
+from kai_sched.reconcile.grouping.deciders import Deciders
+from kai_sched.reconcile.grouping.manifest import Grouping
+from kai_sched.reconcile.grouping.owners import owner_of_pod
+
+
+@dataclass(slots=True)
+class WantedGroup:
+    """A PodGroup as the rules want it.
+
+    Attributes
+    ----------
+    wanted
+        The manifest as JSON.
+    like
+        The pod whose decision made the manifest, or is to make it.
+    members
+        The pods of the group, by key.
+    unwritten
+        Members that do not name the group in the API server yet.
+    is_sure
+        Whether the group has been decided again since the API server, or the owner that decides, lost it.
+    moves
+        Whether the queue label of the workload counts: no pod had a node when it was read.
+    deciders
+        The owners of its pods, where there can be several.
+    """
+
+    wanted: bytes
+    source: str
+    like: core.WirePod
+    members: set[str] = field(default_factory=set)
+    unwritten: set[str] = field(default_factory=set)
+    is_sure: bool = True
+    moves: bool = False
+    deciders: Deciders = field(default_factory=Deciders)
+    _owners: dict[str, str] = field(default_factory=dict)  # of members, where there can be several
+    _counts: Counter[str] = field(default_factory=Counter)  # members by owner
+    _likes: dict[str, core.WirePod] = field(default_factory=dict)  # by owner, the pod that was decided last
+
+    def takes(self, grouping: Grouping, pod: core.WirePod, member: str | None) -> bool:
+        """Take the decision about a pod, a member if its key is given; return whether the manifest is to be that."""
+        if member is not None:
+            self.members.add(member)
+        by = grouping.by
+        if not by:
+            return True
+        if member is not None and self._owners.get(member) != by:
+            self._leaves_owner(member)
+            self._owners[member] = by
+            self._counts[by] += 1
+        if by not in self._counts:
+            return False
+        self._likes[by] = pod
+        return self.deciders.put(by, grouping.manifest["spec"])
+
+    def loses(self, member: str) -> None:
+        """The pod is not in the group any more. If its owner decided, one of the next is to be decided again."""
+        self.members.discard(member)
+        self.unwritten.discard(member)
+        self._leaves_owner(member)
+
+    def _leaves_owner(self, member: str) -> None:
+        by = self._owners.pop(member, "")
+        if not by:
+            return
+        self._counts[by] -= 1
+        if self._counts[by]:
+            return
+        del self._counts[by], self._likes[by]
+        decided = by == self.deciders.first
+        self.deciders.drop(by)
+        if decided and self._likes:
+            self.like, self.is_sure = self._likes[self.deciders.first], False
+
+
+def by_owner(pods: Mapping[str, core.WirePod]) -> dict[str, core.WirePod]:
+    """The pods in the order of the names of what owns them, so that the owner that decides is mostly known first, and
+    a group that exists does not change to and fro when a replica begins to lead.
+    """
+    return dict(sorted(pods.items(), key=lambda item: _owner_name(item[1])))
+
+
+def _owner_name(pod: core.WirePod) -> str:
+    itself = owner_of_pod(pod)
+    return next((each.subject for each in itself.references), itself.subject)
