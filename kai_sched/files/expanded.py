@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kai_sched.api import names
 from kai_sched.files.controllers.kinds import WORKLOADS
 from kai_sched.files.items import Item
+from kai_sched.model.config import Config
 from kai_sched.model.read.kinds import KINDS, OPERATOR_CONFIG, POD, SHARD, Kind
 
 if TYPE_CHECKING:
@@ -40,9 +41,9 @@ class Expanded:
     suspended: tuple[SuspendedWorkload, ...] = ()
 
 
-def has_work(items: Sequence[Item], scheduler_name: str) -> bool:
+def has_work(items: Sequence[Item], config: Config) -> bool:
     """Whether there is a workload, or a pod that may need a group."""
-    if any(item.kind in WORKLOADS or may_lack_group(item, scheduler_name) for item in items):
+    if any(item.kind in WORKLOADS or may_lack_group(item, config) for item in items):
         return True
     unknown = {item.kind for item in items} - _READ
     return bool(unknown) and has_plugin(unknown)
@@ -55,11 +56,13 @@ def has_plugin(kinds: Set[Kind]) -> bool:
     return any(each.controller is not None and key in kinds for key, each in installed_kinds().kinds.items())
 
 
-def may_lack_group(item: Item, scheduler_name: str) -> bool:
+def may_lack_group(item: Item, config: Config) -> bool:
     """Whether the item may be a pod without a group. A cheap check of the raw text, as there may be many pods."""
     if item.kind != POD:
         return False
     raw = bytes(item.raw)  # of lists, it is a view
-    if scheduler_name.encode() not in raw or names.POD_GROUP_ANNOTATION.encode() in raw:
+    if config.scheduler_name.encode() not in raw or names.POD_GROUP_ANNOTATION.encode() in raw:
         return False
-    return any(each in raw for each in (b"ownerReferences", b"schedulingGroup", names.SPARK_SELECTOR_LABEL.encode()))
+    return config.group_bare_pods or any(
+        each in raw for each in (b"ownerReferences", b"schedulingGroup", names.SPARK_SELECTOR_LABEL.encode())
+    )

@@ -306,7 +306,7 @@ def _scenario(item: Item, settings: _Settings, problems: list[Problem]) -> tuple
 
 def _expand(items: Sequence[Item], config: Config, problems: list[Problem]) -> Expanded:
     """What controllers and groupers would make of the items; they are imported only if there is work for them."""
-    if not has_work(items, config.scheduler_name):
+    if not has_work(items, config):
         return Expanded(list(items))
     from kai_sched.files.workloads import expand_workloads
 

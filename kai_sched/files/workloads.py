@@ -67,7 +67,7 @@ def expand_workloads(items: Sequence[Item], config: Config, problems: list[Probl
     problems.extend(Problem("", "", "", str(fault)) for fault in installed_kinds().faults)
     controllers = controllers_of(installed_kinds())
     work = [item for item in items if item.kind in controllers]
-    ungrouped = [item for item in items if may_lack_group(item, config.scheduler_name)]
+    ungrouped = [item for item in items if may_lack_group(item, config)]
     objects = Objects(items, config)
     grouper = InputGrouper(objects, items, config, problems)
     maker = _Maker(objects, config, controllers, problems)

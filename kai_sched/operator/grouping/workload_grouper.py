@@ -209,7 +209,7 @@ class WorkloadGrouper:
         while True:
             try:
                 chain = resolve(pod, view.fetch)
-                if chain.skips or not (settings.config.group_bare_pods or gets_group(pod, chain, settings)):
+                if not gets_group(pod, chain, settings):
                     return None
                 return chain, group_of(pod, chain, view, settings)
             except MissingOwner as missing:

@@ -4,6 +4,8 @@ rule.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kai_sched.api import names
 from kai_sched.reconcile.grouping.draft import (
     BUILD,
@@ -38,7 +40,8 @@ def pod(case: GroupingCase) -> Draft:
     selector = labels.get(names.SPARK_SELECTOR_LABEL)
     if selector and names.SPARK_NAME_LABEL in labels:
         return Draft(case.owner, name=selector)
-    return Draft(case.owner, listed=case.chain)
+    owner = replace(case.owner, uid=case.owner.uid or case.owner.kind.lower())  # one in a file has no uid
+    return Draft(owner, listed=case.chain)
 
 
 def deployment(case: GroupingCase) -> Draft:

@@ -81,9 +81,13 @@ _NOT_SERVED = (
 
 
 def gets_group(pod: core.WirePod, chain: Chain, settings: GroupingSettings) -> bool:
-    """Whether the pod gets a PodGroup: it has an owner, belongs to Spark, or names a PodGroup of Kubernetes."""
+    """Whether the pod gets a PodGroup: it has an owner, belongs to Spark, or names a PodGroup of Kubernetes; or all
+    pods get one.
+    """
+    if chain.skips:
+        return False
     is_named = settings.kubernetes_groups and bool(named_group(pod.spec))
-    return not chain.skips and (bool(chain.owners) or is_named or is_spark(pod))
+    return settings.config.group_bare_pods or bool(chain.owners) or is_named or is_spark(pod)
 
 
 def group_of(pod: core.WirePod, chain: Chain, view: View, settings: GroupingSettings) -> Grouping:

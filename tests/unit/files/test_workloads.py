@@ -13,7 +13,7 @@ from kai_sched.files.load import load
 from kai_sched.model.config import Config
 from kai_sched.model.objects import PodGroup
 from kai_sched.model.read.kinds import POD_GROUP, Reader
-from tests.unit.files.inputs import Write, listing, queue, told
+from tests.unit.files.inputs import Write, listing, queue, thing, told
 from tests.unit.files.workloads import CLASSES, OURS, QUEUE, RAY_SPEC, Thing, described, new, only, roles
 from tests.unit.reconcile.kinds import Row
 from tests.unit.reconcile.kinds_more import ALL
@@ -355,3 +355,21 @@ def test_any_order_gives_the_same_cluster(write: Write) -> None:
         found = (cluster.pods, cluster.pod_groups, sorted(str(each).partition(": ")[2] for each in loaded.problems))
         seen = seen or found
         assert found == seen
+
+
+def test_bare_pods_get_groups_where_the_config_among_the_files_says_so(write: Write) -> None:
+    """As in a cluster; one that names a group, or asks for none, is left alone."""
+    config = thing("Config", "kai-config", {"podGrouper": {"args": {"groupBarePods": True}}})
+    mine = new("v1 Pod", "mine", OURS["spec"], annotations={"pod-group-name": "of-a-person"})
+    skips = new("v1 Pod", "skips", OURS["spec"], annotations={"kai.scheduler/skip-podgrouper": "true"})
+    pods = [new("v1 Pod", "p", OURS["spec"]), mine, skips]
+    named = thing("PodGroup", "of-a-person", {"minMember": 1, "queue": "team-a"}, "ml")
+    case = only(write, *CLASSES, named, *pods, config)
+    assert {pod.name: pod.group for pod in case.store.cluster().pods.values()} == {
+        "p": "pg-p-pod",
+        "mine": "of-a-person",
+        "skips": "",
+    }
+    assert described(case)[1:] == ["ml/pg-p-pod | 1 | team-a train |  | pods 1"]
+    case = only(write, *CLASSES, named, *pods)
+    assert [pod.group for pod in case.store.cluster().pods.values() if pod.name == "p"] == [""]
