@@ -5,7 +5,7 @@ container in their keys (API 2.2).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kai_sched.api import names
@@ -16,6 +16,7 @@ MIB = 2**20
 MEMORY_MAX_MIB = 999_999_999  # as much as gpu-memory takes
 REQUEST, LIMIT = "request", "limit"
 _KEY = re.compile(rf"{re.escape(names.CONTAINER_PREFIX)}(.+)\.gpu-memory\.({REQUEST}|{LIMIT})", re.DOTALL)
+_MEMORY = ".gpu-memory"
 _AMOUNT = "an amount of memory such as 4096Mi or 4Gi"
 
 
@@ -81,6 +82,17 @@ def read_container_memory(annotations: Mapping[str, str]) -> ContainerMemory:
         request_key = next(key for key in keys if key.endswith(REQUEST))
         return ContainerMemory(tuple(keys), tuple(others), faults=((request_key, text),))
     return ContainerMemory(tuple(keys), tuple(others), request, limit if limit > request else 0)
+
+
+def misspelt_keys(annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Annotations that are to be such ones by their keys, but are not: each with what is wrong and the remedy. What the
+    others say holds beside them, as for a pod that runs.
+    """
+    for key in sorted(annotations):
+        if key.startswith(names.CONTAINER_PREFIX) and _MEMORY in key and not is_container_key(key):
+            name = key.removeprefix(names.CONTAINER_PREFIX).partition(_MEMORY)[0]
+            right = f"{names.CONTAINER_PREFIX}{name or '<name>'}{_MEMORY}"
+            yield key, f"the key does not say what a container gets: write {right}.{REQUEST} or {right}.{LIMIT}"
 
 
 def _mib(text: str) -> int:

@@ -13,7 +13,7 @@ from kai_sched.api.legal import LABEL_MAX
 from kai_sched.model.field_errors import Warn, shown
 from kai_sched.model.objects import GpuShare
 from kai_sched.model.problems import some_of
-from kai_sched.model.read.container_memory import is_container_key, read_container_memory
+from kai_sched.model.read.container_memory import is_container_key, misspelt_keys, read_container_memory
 
 _DECIMAL = re.compile(r"\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?", re.ASCII)
 _WHOLE = re.compile(r"\+?\d{1,9}", re.ASCII)
@@ -127,7 +127,10 @@ def asks_for_part(annotations: Mapping[str, str]) -> bool:
 
 
 def combined_faults(annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What is wrong with annotations about the memory of a container beside others: each with the remedy."""
+    """What is wrong with annotations about the memory of a container by their keys or beside others: each with the
+    remedy.
+    """
+    yield from misspelt_keys(annotations)
     own = read_container_memory(annotations)
     for other in (names.GPU_FRACTION_ANNOTATION, names.GPU_MEMORY_ANNOTATION):
         if own.keys and other in annotations:

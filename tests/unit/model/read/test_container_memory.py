@@ -106,8 +106,29 @@ def test_its_config_map_is_that_of_the_container() -> None:
 
 
 def test_other_keys_say_nothing() -> None:
-    for key in ("nvidia.com/container.main.gpus.devices", "nvidia.com/container.main.gpu-memory", "gpu-memory.request"):
-        assert shape_of({key: "1Gi"})[0].shape.share is None
+    for key in ("nvidia.com/container.main.gpus.devices", "gpu-memory.request"):
+        item, told = shape_of({key: "1Gi"})
+        assert (item.shape.share, item.shape.unsupported, told) == (None, (), [])
+
+
+@pytest.mark.parametrize(
+    ("key", "right"),
+    [
+        (f"{LIMIT}s", LIMIT),
+        ("nvidia.com/container.main.gpu-memory", REQUEST),
+        ("nvidia.com/container..gpu-memory.limit", "nvidia.com/container.<name>.gpu-memory.limit"),
+    ],
+)
+def test_a_misspelt_key_is_told_with_the_right_form(key: str, right: str) -> None:
+    """The pod waits, as it would be bound without a GPU; what a pod on a node says rightly beside it holds."""
+    item, told = shape_of({key: "1Gi"})
+    assert item.shape.share is None
+    for text in (*item.shape.unsupported, *told):
+        assert key in text
+        assert right in text.partition("write ")[2]
+    assert (len(item.shape.unsupported), len(told)) == (1, 1)
+    item, _ = shape_of({key: "1Gi", REQUEST: "1Gi"}, node="n")
+    assert (item.shape.share, item.shape.unsupported) == (GpuShare(1, 0.0, 1024), ())
 
 
 @given(

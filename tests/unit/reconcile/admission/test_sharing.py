@@ -93,6 +93,13 @@ def test_an_update_passes_what_was_there_before(settings: AdmissionSettings) -> 
     assert ("'c'" in refusal(ask(POD, worse, settings, "UPDATE", oldObject=obj))) == settings.block_visible_devices
 
 
+def test_a_misspelt_key_of_container_memory_is_refused() -> None:
+    """It would be a pod without a GPU. A pod that is there already with one can still be changed."""
+    obj = pod({f"{OWN}.limits": "1Gi"})
+    assert f"annotation {OWN}.limits: the key does not say" in refusal(ask(POD, obj))
+    assert refusal(ask(POD, obj, operation="UPDATE", oldObject=obj)) == ""
+
+
 def test_labels_of_devices_are_the_schedulers_to_set() -> None:
     """A copy of a pod that runs has none yet."""
     copied = {"runai-gpu-group": "g", "runai-gpu-group/h": "h", "runai-gpu-groups": "mine", "app": "web"}
