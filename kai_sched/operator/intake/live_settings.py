@@ -63,7 +63,7 @@ class LiveSettings:
     admission
         The settings of the webhooks.
     problems
-        The mistakes in each object.
+        The mistakes in each object that is there.
     fixed
         Set once objects have been read with these settings: from then on the fields in FIXED, and where
         reservation pods are, do not change.
@@ -99,6 +99,9 @@ class LiveSettings:
                 self._own[name] = raw
         else:
             return
+        if raw is None:  # one that is made anew with the same mistake is told again
+            what = f"{kind[1]} {name}"
+            self.problems = {each: text for each, text in self.problems.items() if each.partition(",")[0] != what}
         self._derive()
 
     def _derive(self) -> None:

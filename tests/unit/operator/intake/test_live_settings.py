@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
+from structlog.testing import capture_logs
 
 from kai_sched.model.config import Config
 from kai_sched.model.read.kinds import OPERATOR_CONFIG, SHARD
@@ -157,6 +159,28 @@ def test_a_shard_with_a_mistake_keeps_what_it_had_and_a_new_one_is_not_served() 
     settings.observe(SHARD, "b", of_pool("b"))
     assert list(settings.shards) == ["a", "b", "default"]
     assert settings.problems["SchedulingShard b"] == ""
+
+
+@pytest.mark.parametrize("served", ["", "a"])
+def test_the_mistake_of_a_shard_that_is_made_anew_is_told_again(served: str) -> None:
+    settings = LiveSettings(Config(), served)
+    bad = of_pool("a", args={"max-consolidation-preemptees": "many"})
+    with capture_logs() as logs:
+        for each in (bad, bad, None, bad):
+            settings.observe(SHARD, "a", each)
+    assert [each["object"] for each in logs if each["event"] == "settings.problem"] == ["SchedulingShard a"] * 2
+    settings.observe(SHARD, "a", None)
+    assert not any(settings.problems.values())
+
+
+def test_what_is_wrong_between_shards_is_told_again() -> None:
+    settings = LiveSettings(Config(), "")
+    settings.observe(SHARD, "a", of_pool("x"))
+    with capture_logs() as logs:
+        for each in (of_pool("x"), None, of_pool("x")):
+            settings.observe(SHARD, "b", each)
+    told = [each["object"] for each in logs if each["event"] == "settings.problem"]
+    assert told == ["SchedulingShard b, of several"] * 2
 
 
 def test_what_cannot_change_while_the_process_runs_stays_in_all_shards() -> None:
