@@ -175,6 +175,8 @@ def build_intake(base: Base) -> Intake:
     groups = Groups(store, overlay, reader, config, changed, requests, observations.owners.forget)
     observer = StatusObserver(config, base.settings, KubernetesGroups(requests).show, observations)
     sink = EventSink(store, overlay, reader, groups, config, changed, observer)
+    for kind, name in base.settings.known():  # they were read before anything was watched
+        sink.expect(kind, name)
     paced, metrics = PacedSink(sink), base.pages.metrics
     reflectors = [Reflector(base.api, source, paced, base.rng, on_restart=metrics.count_restart) for source in SOURCES]
     return Intake(

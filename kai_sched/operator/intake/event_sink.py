@@ -120,6 +120,10 @@ class EventSink:
             return ""
         return str(self.known(POD).get(ref.key, ""))
 
+    def expect(self, kind: Kind, key: str) -> None:
+        """The observer knows the object from before: if the first list does not have it, it is gone."""
+        self._versions.setdefault(kind, {}).setdefault(key, -1)
+
     def begin(self, kind: Kind) -> None:
         """A complete list follows."""
         self._listing[kind] = set()

@@ -87,6 +87,11 @@ class LiveSettings:
         """Return the settings of the process that are in force."""
         return self.config
 
+    def known(self) -> list[tuple[Kind, str]]:
+        """Return the kinds and names of the objects that count."""
+        config = [(OPERATOR_CONFIG, names.CONFIG_NAME)] if self._operator is not None else []
+        return config + [(SHARD, name) for name in self._own]
+
     def observe(self, kind: Kind, name: str, raw: bytes | None) -> None:
         """The Config or SchedulingShard of this name is so now; None: it is gone."""
         if kind == OPERATOR_CONFIG and name == names.CONFIG_NAME:
