@@ -14,7 +14,7 @@ from kai_sched.files.sources import FilePosition
 from kai_sched.model.config import Config
 from kai_sched.model.problems import Problem
 from kai_sched.model.read.kinds import KINDS, OPERATOR_CONFIG, SHARD, Kind, read_version
-from kai_sched.model.shards import unserved_pools
+from kai_sched.model.shards import pool_texts, unserved_pools
 from kai_sched.model.store import Cluster
 
 
@@ -22,7 +22,8 @@ def pool_problems(cluster: Cluster, config: Config) -> list[Problem]:
     """Warnings about node pools that no shard has, where all shards are decided."""
     if not config.node_pools:
         return []
-    return [Problem("", "", "", found.text(pool)) for pool, found in unserved_pools(cluster, config).items()]
+    named, others = pool_texts(unserved_pools(cluster, config))
+    return [Problem("", "", "", text) for text in (*named.values(), others) if text]
 
 
 def answer_problem(path: str, kind: str) -> Problem:

@@ -19,6 +19,8 @@ OF_PROCESS = ("scheduler_name", "queue_label", "node_pool_label", "reservation")
 # other's queues in turn.
 OF_SHARES = ("full_hierarchy_fairness", "restrict_node_scheduling", "cpu_worker_label", "gpu_worker_label", "usage")
 PROPORTION = "proportion"
+# That no shard has and that are told by name: whoever may create pods can make up any number of label values.
+NAMED_POOLS_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +122,34 @@ def _count(number: int, what: str) -> str:
 
 
 def unserved_pools(cluster: Cluster, whole: Config) -> dict[str, UnservedPool]:
-    """By label value: the node pools of nodes, and of workloads of this scheduler, that no shard has."""
+    """By label value, in its order: the node pools of nodes, and of workloads of this scheduler that have not ended,
+    that no shard has.
+    """
     label = whole.node_pool_label
+    lost = {key: group for key, group in cluster.pod_groups.items() if not in_pool(group.labels, whole)}
+    waiting: set[str] = set()  # of these; a PodGroup does not say itself whose it is, so one without pods is nobody's
     nodes, workloads = Counter[str](), Counter[str]()
     for node in cluster.nodes.values():
         if not in_pool(node.labels, whole):
             nodes[node.labels.get(label, "")] += 1
-    for group in cluster.pod_groups.values():
-        if not in_pool(group.labels, whole):
-            workloads[group.labels.get(label, "")] += 1
     for pod in cluster.pods.values():
-        if not pod.group and pod.scheduler == whole.scheduler_name and not in_pool(pod.labels, whole):
+        if pod.scheduler != whole.scheduler_name or pod.has_ended:
+            continue
+        if pod.group:
+            if lost and pod.group_key in lost:
+                waiting.add(pod.group_key)
+        elif not in_pool(pod.labels, whole):
             workloads[pod.labels.get(label, "")] += 1
+    for key in waiting:
+        workloads[lost[key].labels.get(label, "")] += 1
     return {pool: UnservedPool(nodes[pool], workloads[pool]) for pool in sorted({*nodes, *workloads})}
+
+
+def pool_texts(found: Mapping[str, UnservedPool]) -> tuple[dict[str, str], str]:
+    """What is wrong with the first node pools that no shard has, by label value, and one sentence about all the others,
+    "" without any.
+    """
+    more = len(found) - NAMED_POOLS_MAX
+    rest = f"{more} more node pools have no SchedulingShard either: correct their labels, or create one for each"
+    named = {pool: found[pool].text(pool) for pool in sorted(found)[:NAMED_POOLS_MAX]}
+    return named, rest if more > 0 else ""

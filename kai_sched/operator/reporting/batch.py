@@ -14,7 +14,7 @@ import structlog
 
 from kai_sched.model.config import Config
 from kai_sched.model.keys import split_key
-from kai_sched.model.shards import UnservedPool, unserved_pools
+from kai_sched.model.shards import UnservedPool, pool_texts, unserved_pools
 from kai_sched.model.store import Cluster
 from kai_sched.operator.decided_cycle import DecidedCycle
 from kai_sched.operator.reporting.first_starts import FirstStarts
@@ -31,6 +31,7 @@ from kai_sched.telemetry.metrics import Metrics
 from kai_sched.telemetry.unexpected import FAULTS
 
 PART = "status"  # of the process, where faults are counted
+OTHERS = "..."  # in place of the node pools that are not named; no label can have that value
 
 log = structlog.get_logger("cycle")
 
@@ -90,7 +91,7 @@ class StatusComputer:
         self._metrics = metrics
         self._starts = FirstStarts(metrics.observe_first_start)
         self._pipelined: dict[str, str] = {}  # the nodes that pods wait for, by uid of the pod
-        self._unserved: Mapping[str, UnservedPool] = {}  # node pools that no shard has, of several
+        self._unserved: set[str] = set()  # node pools that no shard has, of several, as they were told last
 
     def compute(self, batch: Batch) -> tuple[list[Write], float | None]:
         """Return what is to be written, and after how many seconds statuses are due again (None: not by time)."""
@@ -131,10 +132,13 @@ class StatusComputer:
         return found
 
     def _log_unserved(self, found: Mapping[str, UnservedPool]) -> None:
-        """Log node pools that no shard has, each once until there is one."""
-        for pool in found.keys() - self._unserved.keys():
-            log.warning("pool.not_served", pool=pool, problem=found[pool].text(pool))
-        self._unserved = found
+        """Log the first node pools that no shard has, each once until there is one, and that there are others."""
+        named, others = pool_texts(found)
+        if others:
+            named[OTHERS] = others
+        for pool in [each for each in named if each not in self._unserved]:
+            log.warning("pool.not_served", pool=pool, problem=named[pool])
+        self._unserved = set(named)
 
     def _cycles(self, cycles: Sequence[DecidedCycle]) -> Iterable[Write]:
         writes: list[Write] = []

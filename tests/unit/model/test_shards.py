@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from kai_sched.model.config import CLUSTER, Config, in_pool, pool_of_conditions
-from kai_sched.model.shards import shards_of, unserved_pools
+from kai_sched.model.objects import Phase
+from kai_sched.model.shards import UnservedPool, pool_texts, shards_of, unserved_pools
 from tests.scenarios.table import cluster_of
 
 A, B = Config(node_pool="a"), Config(node_pool="b", actions=("allocate",))
@@ -102,3 +104,38 @@ def test_pools_that_no_shard_has_are_told() -> None:
     found = unserved_pools(cluster, Config(node_pools=("", "a")))
     assert {pool: (each.nodes, each.workloads) for pool, each in found.items()} == {"b": (2, 1), "c": (0, 1)}
     assert "no SchedulingShard has it, so 2 nodes and 1 workload are left alone" in found["b"].text("b")
+
+
+def test_what_has_ended_and_what_is_of_another_scheduler_is_no_workload_without_a_shard() -> None:
+    """Nor is a PodGroup without pods, which may be anybody's."""
+    cluster = cluster_of("""
+        node n
+        group mine labels=kai.scheduler/node-pool:b
+        group ended labels=kai.scheduler/node-pool:b
+        group others labels=kai.scheduler/node-pool:c
+        group empty labels=kai.scheduler/node-pool:d
+        pod mine-0
+        pod mine-1
+        pod ended-0
+        pod others-0
+        pod bare labels=kai.scheduler/node-pool:b
+        pod bare-ended labels=kai.scheduler/node-pool:e
+    """)
+    changes: dict[str, dict[str, Any]] = {
+        "mine-1": {"phase": Phase.SUCCEEDED},
+        "ended-0": {"phase": Phase.FAILED},
+        "others-0": {"scheduler": "default-scheduler"},
+        "bare": {"group": ""},
+        "bare-ended": {"group": "", "phase": Phase.SUCCEEDED},
+    }
+    pods = {key: replace(pod, **changes.get(pod.name, {})) for key, pod in cluster.pods.items()}
+    found = unserved_pools(replace(cluster, pods=pods), Config(node_pools=("",)))
+    assert {pool: (each.nodes, each.workloads) for pool, each in found.items()} == {"b": (0, 2)}
+
+
+def test_only_the_first_node_pools_are_named() -> None:
+    found = {f"p{n:02}": UnservedPool(0, 1) for n in reversed(range(13))}
+    named, others = pool_texts(found)
+    assert list(named) == [f"p{n:02}" for n in range(10)]
+    assert others.startswith("3 more node pools have no SchedulingShard")
+    assert pool_texts({"a": UnservedPool(1, 0)})[1] == ""

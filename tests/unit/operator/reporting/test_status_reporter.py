@@ -27,7 +27,7 @@ from kai_sched.reconcile.status.reconciler import StatusReconciler
 from kai_sched.telemetry.metrics import Metrics
 from tests.unit.operator.builders import Intake, observer_of
 from tests.unit.operator.worlds import raw_group, raw_pod, raw_queue
-from tests.unit.reconcile.cases import NO_ROOM, decided, pod, pod_group, state
+from tests.unit.reconcile.cases import NO_ROOM, cluster, decided, pod, pod_group, state
 
 
 class Taken:
@@ -280,3 +280,23 @@ def test_observations_reach_the_reconciler_even_if_a_status_is_malformed() -> No
     news.observe_pod("ml/a", "u", PodCondition("False", "Unschedulable", "no room"))
     observe_all(news.take(), Ear(Config()))
     assert heard == [("q", b"", "spec: no"), ("ml/a", PodCondition("False", "Unschedulable", "no room"))]
+
+
+def test_node_pools_that_no_shard_has_are_told_in_order_and_up_to_a_bound() -> None:
+    """Each once until there is one: whoever may create pods could fill the log with made-up labels."""
+    config = Config(node_pools=("",))
+    computer = batch.StatusComputer(config, Metrics())
+
+    def told(*pools: str) -> list[str]:
+        pods = (pod(each, labels={config.node_pool_label: each}) for each in pools)
+        cycle = DecidedCycle(cluster(*pods), decided(), 0.01, config)
+        with structlog.testing.capture_logs() as logs:
+            computer.compute(batch.Batch(statuses=cycle, most=100))
+        return [each["pool"] for each in logs if each["event"] == "pool.not_served"]
+
+    many = [f"p{n:02}" for n in range(13)]
+    assert told(*reversed(many)) == [*many[:10], "..."]
+    assert told(*many, "q") == []
+    assert told(*many[1:]) == ["p10"], "it is one of the first now"
+    assert told() == []
+    assert told("p01") == ["p01"]
