@@ -170,6 +170,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave all logs there")
     arguments = parser.parse_args()
+    if arguments.keep and arguments.keep.is_dir() and any(arguments.keep.iterdir()):
+        parser.error(f"{arguments.keep} is not empty: an earlier run would go on there; name another folder")
     print(f"soak: {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}, seed {arguments.seed}", flush=True)
     with tempfile.TemporaryDirectory() as made:
         folder = arguments.keep or Path(made)
