@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 
 NAME_LENGTH = 253  # of any object's name
 LABEL_MAX = 63
@@ -11,6 +12,8 @@ QUOTED_MAX = 80  # characters of what people wrote that a message quotes
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
 _VALUE = re.compile("([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
+_NOT_IN_NAMES = re.compile("[^a-z0-9]+")
+_KEPT_LENGTH = 200  # of a text that is no name: room for the hash, and for what its users append
 _SEGMENT = re.compile("[^/%\ud800-\udfff]+")  # lone surrogates are no text
 # Kinds of this group may have any name that fits into a path, such as "system:node".
 _FREE = "rbac.authorization.k8s.io"
@@ -29,6 +32,18 @@ def is_label_value(text: str) -> bool:
 def is_subdomain(text: str) -> bool:
     """A DNS-1123 subdomain: a group, and the name of nearly any object."""
     return len(text) <= NAME_LENGTH and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def object_name(text: str) -> str:
+    """The text where an object can have it as its name, else a name like it, with a hash: other texts get others.
+
+    The chart makes the same ones (its ``kai-scheduler.objectName``).
+    """
+    if is_subdomain(text):
+        return text
+    like = _NOT_IN_NAMES.sub("-", text.lower())[:_KEPT_LENGTH].strip("-")
+    digest = sha256(text.encode(errors="backslashreplace")).hexdigest()[:8]
+    return f"{like}-{digest}" if like else digest
 
 
 def segment_fault(name: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kai_sched.api import names
+from kai_sched.api.legal import object_name
 from kai_sched.model.cron import parse_cron
 
 SATURATION = "relcaimerSaturationMultiplier"  # an argument of proportion, as the original spells it
@@ -268,8 +269,12 @@ class Config:
 
 
 def scheduler_and_pool(config: Config) -> str:
-    """What tells this scheduler from others: its name, and its node pool, if it has one."""
-    return f"{config.scheduler_name}-{config.node_pool}" if config.node_pool else config.scheduler_name
+    """What tells this scheduler from others: its name, and its node pool, if it has one; objects are named so.
+
+    The value of a label may have what no name of an object has, such as upper case: see ``object_name``.
+    """
+    both = f"{config.scheduler_name}-{config.node_pool}" if config.node_pool else config.scheduler_name
+    return object_name(both)
 
 
 def past_usage_map(config: Config) -> tuple[str, str]:

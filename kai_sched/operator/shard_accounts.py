@@ -1,5 +1,5 @@
-"""The past usage of queues where one process decides for several shards: accounts for each node pool, or, where shares
-are those of the cluster, one for all of them.
+"""The past usage of queues where one process decides for several shards: accounts for each node pool whose past
+counts, or, where shares are those of the cluster, one for all of them.
 
 Pools come and go while the process runs, and so do their accounts. Each has a ConfigMap of its own.
 """
@@ -41,17 +41,20 @@ class ShardAccounts:
         self._last: dict[str | None, Config] = {}  # the settings of each, also while its shard is gone
 
     def _wanted(self) -> Mapping[str | None, Config]:
-        if self._settings.config.fair_share == CLUSTER:
-            return {None: self._settings.config}
-        return {config.node_pool: config for config in self._settings.shards.values()}
+        """The settings of each pool whose past counts."""
+        whole = self._settings.config
+        if whole.fair_share == CLUSTER:
+            return {None: whole} if whole.usage.source else {}
+        return {config.node_pool: config for config in self._settings.shards.values() if config.usage.source}
 
     def _current(self) -> Mapping[str | None, UsageAccounts]:
         """The accounts that count now; those of new shards are made."""
-        self._last |= self._wanted()
-        for pool in self._wanted():
+        wanted = self._wanted()
+        self._last |= wanted
+        for pool in wanted:
             if pool not in self._kept:
                 self._kept[pool] = self._make(lambda pool=pool: self._last[pool])  # type: ignore[misc]
-        return {pool: self._kept[pool] for pool in self._wanted()}
+        return {pool: self._kept[pool] for pool in wanted}
 
     def is_ready(self) -> bool:
         """Whether what earlier leaders kept is known, as far as it counts."""
@@ -83,7 +86,7 @@ class ShardAccounts:
                 task.cancel()
 
     async def _follow(self) -> None:
-        """Begin the accounts of new shards, and end those of shards that are gone."""
+        """Begin the accounts of new shards, and end those of shards that are gone or whose past ceased to count."""
         current = self._current()
         for pool, accounts in current.items():
             if pool not in self._tasks or self._tasks[pool].done():

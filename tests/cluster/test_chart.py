@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kai_sched.model.config import Config, past_usage_map
+from kai_sched.operator.options import RunOptions
 from tests import rendered_manifests
 from tests.cluster import components, sharing
 from tests.cluster.client import Object
@@ -66,6 +68,21 @@ def test_the_mode_says_whether_pods_share_gpus(mode: str, shared: str, on: bool)
     config = yaml.safe_load(files["settings.yaml"].split("---\n")[0])["data"]["config.yaml"]
     spec = yaml.safe_load(config)["spec"]["global"]
     assert spec == ({"gpuSharing": on} | ({"gpuSharingMode": mode} if mode else {}))
+
+
+@pytest.mark.parametrize("pool", ["a100", "a.b", "A100_80GB", "a..b", "x" * 63, "X" * 63])
+def test_what_a_node_pool_needs_is_named_as_the_scheduler_looks_for_it(pool: str) -> None:
+    """Values of labels may have what no name of an object has."""
+    files = rendered_manifests.by_template(
+        rendered_manifests.template("shards[0].name=big", f"shards[0].partitionLabelValue={pool}")
+    )
+    config = Config(node_pool=pool)
+    maps = [each["metadata"]["name"] for each in yaml.safe_load_all(files["usage.yaml"])]
+    assert maps == ["kai-scheduler-usage", past_usage_map(config)[1]]
+    rules = [rule for role in yaml.safe_load_all(files["rbac.yaml"]) for rule in role.get("rules", ())]
+    named = [rule["resourceNames"] for rule in rules if "resourceNames" in rule]
+    assert maps in named
+    assert ["kai-scheduler", RunOptions().lease_name(config)] in named
 
 
 def test_helm_finds_nothing_to_complain_about() -> None:

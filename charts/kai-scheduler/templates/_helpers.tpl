@@ -176,12 +176,23 @@ service:
 {{- toYaml $spec }}
 {{- end }}
 
+{{/* The text if an object can have it as its name, else one like it: `object_name` in kai_sched/api/legal.py. */}}
+{{- define "kai-scheduler.objectName" -}}
+{{- $label := "[a-z0-9]([-a-z0-9]*[a-z0-9])?" }}
+{{- if and (le (len .) 253) (regexMatch (printf "^%s([.]%s)*$" $label $label) .) }}
+{{- . }}
+{{- else }}
+{{- $like := regexReplaceAll "[^a-z0-9]+" (lower .) "-" | trunc 200 | trimAll "-" }}
+{{- printf "%s-%s" $like (sha256sum . | trunc 8) }}
+{{- end }}
+{{- end }}
+
 {{/* The Leases of all schedulers: named after the scheduler, and those of shards after their node pool, too. */}}
 {{- define "kai-scheduler.leases" -}}
 {{- $name := .Values.global.schedulerName }}
 {{- $leases := list $name }}
 {{- range include "kai-scheduler.apart" . | fromJsonArray }}
-{{- $leases = append $leases (printf "%s-%s" $name (.partitionLabelValue | default .name)) }}
+{{- $leases = append $leases (printf "%s-%s" $name (.partitionLabelValue | default .name) | include "kai-scheduler.objectName") }}
 {{- end }}
 {{- join ", " $leases }}
 {{- end }}
@@ -191,7 +202,8 @@ service:
 {{- $name := .Values.global.schedulerName }}
 {{- $maps := list (printf "%s-usage" $name) }}
 {{- range .Values.shards }}
-{{- $maps = append $maps (printf "%s-%s-usage" $name (.partitionLabelValue | default .name)) }}
+{{- $owner := printf "%s-%s" $name (.partitionLabelValue | default .name) | include "kai-scheduler.objectName" }}
+{{- $maps = append $maps (printf "%s-usage" $owner) }}
 {{- end }}
 {{- join ", " $maps }}
 {{- end }}

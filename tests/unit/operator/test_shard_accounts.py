@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from kai_sched.answers.trial import decide_unasked
 from kai_sched.cycle.shards import AllShards
-from kai_sched.model.config import CLUSTER, Config
-from kai_sched.operator import shard_accounts
+from kai_sched.model.config import CLUSTER, Config, past_usage_map
+from kai_sched.operator import app, shard_accounts
 from kai_sched.operator.decided_cycle import DecidedCycle
+from kai_sched.operator.options import RunOptions
 from kai_sched.operator.shard_accounts import ShardAccounts
 from kai_sched.operator.usage_accounts import UsageAccounts
 from tests.scenarios.table import cluster_of
@@ -101,3 +104,37 @@ async def test_they_come_and_go_with_their_shards(monkeypatch: pytest.MonkeyPatc
     await until(lambda: list(accounts.accounts._kept) == list(accounts.accounts._tasks) == ["b"])
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_only_pools_whose_past_counts_have_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_accounts, "FOLLOW_S", 0.001)
+    accounts = Accounts("pool")
+    accounts.settings.shards = {"a": replace(Config(), node_pool="a"), "b": B}
+    running = asyncio.create_task(accounts.accounts.run())
+    await until(lambda: list(accounts.accounts._tasks) == ["b"])
+    assert [config().node_pool for config in accounts.made] == ["b"]
+    accounts.settings.shards = {"a": replace(Config(), node_pool="a"), "b": replace(Config(), node_pool="b")}
+    await until(lambda: accounts.accounts._kept == accounts.accounts._tasks == {})
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize("shard", ["", "big"])
+@pytest.mark.parametrize(
+    ("pool", "name"), [("a100", "kai-scheduler-a100"), ("A100_80GB", "kai-scheduler-a100-80gb-a38ea2f4")]
+)
+async def test_any_label_value_has_a_map_for_its_past(shard: str, pool: str, name: str) -> None:
+    """In a process for all shards and in one for this shard; offline the same one is looked for."""
+    config = replace(KEPT, node_pool=pool)
+    settings, nothing = OneShard(config), lambda *_: None
+    settings.shards = {"big": config}
+    settings.current = lambda: config  # type: ignore[attr-defined]
+    pages = SimpleNamespace(metrics=SimpleNamespace(observe_usage_query=nothing))
+    clock = SimpleNamespace(monotonic=lambda: 0.0)
+    base: Any = SimpleNamespace(options=RunOptions(shard=shard), settings=settings, api=None, clock=clock, pages=pages)
+    intake: Any = SimpleNamespace(trigger=SimpleNamespace(lead=nothing, request=nothing))
+    found: Any = app._build_accounts(base, intake)
+    (each,) = [found] if shard else found._current().values()
+    assert each._path == f"/api/v1/namespaces/kai-scheduler/configmaps/{name}-usage"
+    assert past_usage_map(config) == ("kai-scheduler", f"{name}-usage")
+    assert RunOptions().lease_name(config) == name
