@@ -110,11 +110,12 @@ def connect(base: Base, intake: Intake) -> Operator:
     startup = Startup(intake.reflectors, intake.sink, base.lease, intake.trigger)
 
     def may_act() -> bool:
-        return base.lease.held() and grouping.grouper.is_caught_up and accounts.is_ready()
+        return base.lease.held() and grouping.grouper.is_caught_up
 
     selectors = SelectorService(intake.store, intake.trigger.request, base.clock.monotonic)
     views, health = PastViews(selectors, accounts), reporting.health
     loop = CycleLoop(views, base.settings, intake.trigger, may_act, delivery.executor, health, base.clock)
+    loop.is_ready = accounts.is_ready
     options, metrics = base.options, base.pages.metrics
     watch = CycleWatch(lambda: loop.busy_since, base.clock.monotonic, health, metrics, options.cycle_timeout_s)
     reporter = reporting.reporter

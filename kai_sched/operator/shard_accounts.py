@@ -39,13 +39,13 @@ class ShardAccounts:
         self._kept: dict[str | None, UsageAccounts] = {}  # by node pool; None: one for all of them
         self._tasks: dict[str | None, asyncio.Task[None]] = {}
         self._last: dict[str | None, Config] = {}  # the settings of each, also while its shard is gone
+        self._without: set[str | None] = set()  # pools whose past did not count at some time while this process leads
 
     def _wanted(self) -> Mapping[str | None, Config]:
         """The settings of each pool whose past counts."""
         whole = self._settings.config
-        if whole.fair_share == CLUSTER:
-            return {None: whole} if whole.usage.source else {}
-        return {config.node_pool: config for config in self._settings.shards.values() if config.usage.source}
+        configs = (whole,) if whole.fair_share == CLUSTER else self._settings.shards.values()
+        return {_pool_of(config): config for config in configs if config.usage.source}
 
     def _current(self) -> Mapping[str | None, UsageAccounts]:
         """The accounts that count now; those of new shards are made."""
@@ -56,9 +56,14 @@ class ShardAccounts:
                 self._kept[pool] = self._make(lambda pool=pool: self._last[pool])  # type: ignore[misc]
         return {pool: self._kept[pool] for pool in wanted}
 
-    def is_ready(self) -> bool:
-        """Whether what earlier leaders kept is known, as far as it counts."""
-        return all(each.is_ready() for each in self._current().values())
+    def is_ready(self, shard: Config) -> bool:
+        """Whether what earlier leaders kept is known, as far as it counts for the shard with these settings.
+
+        One that has been decided without a past does not stop when its past begins to count.
+        """
+        pool = _pool_of(shard)
+        accounts = self._current().get(pool)
+        return accounts is None or pool in self._without or accounts.is_ready(shard)
 
     def applied(self, cluster: Cluster) -> Cluster:
         """The view in which queues have their past, each that of its pool."""
@@ -88,6 +93,8 @@ class ShardAccounts:
     async def _follow(self) -> None:
         """Begin the accounts of new shards, and end those of shards that are gone or whose past ceased to count."""
         current = self._current()
+        served = {_pool_of(config) for config in self._settings.shards.values()}
+        self._without = (self._without & served) | (served - current.keys())
         for pool, accounts in current.items():
             if pool not in self._tasks or self._tasks[pool].done():
                 self._tasks[pool] = asyncio.create_task(accounts.run(), name=f"usage of {pool}")
@@ -104,3 +111,8 @@ class ShardAccounts:
         """Write down what is known."""
         for each in self._current().values():
             await each.save()
+
+
+def _pool_of(shard: Config) -> str | None:
+    """Whose accounts count for a shard with these settings."""
+    return None if shard.fair_share == CLUSTER else shard.node_pool

@@ -74,7 +74,7 @@ class UsageAccounts:
     config
         Returns the settings in force.
     ready
-        Called when what was kept is known: cycles may act from now on.
+        Called when what was kept is known: its shards may be decided from now on.
     request
         Asks for a cycle, as what counts has changed.
     clock
@@ -110,9 +110,9 @@ class UsageAccounts:
         self._fetched_at = clock.monotonic()
         self._lock = asyncio.Lock()  # what is written down in a thread does not change meanwhile
 
-    def is_ready(self) -> bool:
-        """Whether what earlier leaders kept is known, as far as it counts."""
-        return self._is_ready or not self._config().usage.source
+    def is_ready(self, shard: Config) -> bool:
+        """Whether what earlier leaders kept is known, as far as it counts for the shard with these settings."""
+        return self._is_ready or not shard.usage.source
 
     @property
     def usage(self) -> Mapping[str, UsedShares]:

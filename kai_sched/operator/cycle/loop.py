@@ -22,7 +22,7 @@ from kai_sched.cycle.run import run_cycle
 from kai_sched.cycle.shards import last_known, merged, of_view
 from kai_sched.files.recording import CycleInputs
 from kai_sched.model.claims.selectors import SelectorQuestion
-from kai_sched.model.config import CLUSTER
+from kai_sched.model.config import CLUSTER, Config
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.store import Cluster
 from kai_sched.operator.clock import Clock
@@ -87,6 +87,13 @@ class CycleLoop:
         The time.
     run
         Computes a cycle.
+
+    Attributes
+    ----------
+    is_ready
+        Whether the shard with these settings may be decided now; who says no asks for a cycle once it may.
+    busy_since
+        Since when a cycle is being decided (monotonic); None while there is none.
     """
 
     def __init__(
@@ -111,7 +118,8 @@ class CycleLoop:
         self._thread = ThreadPoolExecutor(1, "solver")
         self._turned_at = clock.monotonic()  # when the last round chose who waits
         self._leads = False
-        self.busy_since: float | None = None  # monotonic, while a cycle is being decided
+        self.is_ready: Callable[[Config], bool] = lambda _: True
+        self.busy_since: float | None = None
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -163,6 +171,9 @@ class CycleLoop:
         decided: list[DecidedCycle] = []
         for shard in shards:
             if shard.again_at > self._turned_at or not shard.leads:
+                continue
+            if not self.is_ready(shard.config):
+                shard.forget_times()
                 continue
             hints = self._executor.retries.next_hints(self._turned_at, shard.tracker)
             if shares:

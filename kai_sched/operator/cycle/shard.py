@@ -71,6 +71,11 @@ class ServedShard:
         wait_s = min(DEADLINE_MAX_S, max(0.0, (deadline_ns - wall_ns) / 1e9))
         self.due = now + wait_s + LATE_S if deadline_ns else None
 
+    def forget_times(self) -> None:
+        """It waits for something else than a time: one that has passed would have the loop turn without a rest."""
+        self.due = self.retry_at = None
+        self.again_at = 0.0
+
     def next_end(self) -> float | None:
         """When it has to be decided if nothing changes (monotonic)."""
         ends = [end for end in (self.due, self.retry_at) if end is not None]

@@ -62,6 +62,10 @@ class Accounts:
         self.accounts.after(reported.append)(DecidedCycle(cluster, result, 0.0, self.settings.config))
         assert len(reported) == 1
 
+    def ready(self) -> list[str]:
+        """The shards that may be decided."""
+        return [name for name, config in self.settings.shards.items() if self.accounts.is_ready(config)]
+
     async def hold_for_a_day(self) -> dict[str, float]:
         """What counts then of GPUs, by queue."""
         self.cycle()
@@ -78,10 +82,10 @@ class Accounts:
 async def test_each_pool_counts_by_itself() -> None:
     """4 of the 8 GPUs of pool a, and 3 of the 4 of pool b."""
     accounts = Accounts("pool")
-    assert not accounts.accounts.is_ready()
+    assert accounts.ready() == []
     assert await accounts.hold_for_a_day() == {"qa": 0.5, "qb": 0.75}
     assert [config().node_pool for config in accounts.made] == ["a", "b"]
-    assert accounts.accounts.is_ready()
+    assert accounts.ready() == ["a", "b"]
 
 
 async def test_with_shares_of_the_cluster_all_pools_count_together() -> None:
@@ -97,8 +101,10 @@ async def test_they_come_and_go_with_their_shards(monkeypatch: pytest.MonkeyPatc
     shards = dict(accounts.settings.shards)
     accounts.settings.shards = {"a": shards["a"]}
     running = asyncio.create_task(accounts.accounts.run())
-    await until(accounts.accounts.is_ready)
+    await until(lambda: accounts.ready() == ["a"])
     accounts.settings.shards = shards
+    assert accounts.ready() == ["a"], "a new shard keeps no other from going on"
+    await until(lambda: accounts.ready() == ["a", "b"])
     await until(lambda: len(accounts.accounts._tasks) == 2)
     accounts.settings.shards = {"b": shards["b"]}
     await until(lambda: list(accounts.accounts._kept) == list(accounts.accounts._tasks) == ["b"])
@@ -117,6 +123,24 @@ async def test_only_pools_whose_past_counts_have_accounts(monkeypatch: pytest.Mo
     await until(lambda: accounts.accounts._kept == accounts.accounts._tasks == {})
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_shard_that_was_decided_without_a_past_goes_on_when_it_begins_to_count() -> None:
+    """As that of a process for one shard. Who begins to lead waits."""
+    accounts = Accounts("pool")
+    shards = dict(accounts.settings.shards)
+    accounts.settings.shards = {"a": replace(Config(), node_pool="a")}
+    assert accounts.ready() == ["a"]
+    accounts.settings.shards = shards
+    assert accounts.ready() == []
+    accounts.settings.shards = {"a": replace(Config(), node_pool="a")}
+    await accounts.accounts._follow()
+    accounts.settings.shards = shards
+    assert accounts.ready() == ["a"]
+    accounts.settings.shards = {}
+    await accounts.accounts._follow()
+    accounts.settings.shards = shards
+    assert accounts.ready() == []
 
 
 @pytest.mark.parametrize("shard", ["", "big"])

@@ -131,7 +131,7 @@ async def test_when_a_cron_expression_fires_all_begin_with_nothing() -> None:
 async def test_nothing_is_kept_or_counted_where_the_past_does_not_count() -> None:
     world = World(config=Config())
     accounts = world.accounts()
-    assert accounts.is_ready()
+    assert accounts.is_ready(world.config)
     accounts = await held_for_a_day(world)
     await accounts.save()
     assert accounts.applied(world.cluster) is world.cluster
@@ -140,7 +140,7 @@ async def test_nothing_is_kept_or_counted_where_the_past_does_not_count() -> Non
 
 async def test_cycles_wait_for_what_was_kept() -> None:
     accounts = World().accounts()
-    assert not accounts.is_ready()
+    assert not accounts.is_ready(KEPT)
 
 
 async def test_what_cannot_be_read_at_first_is_not_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ async def test_what_cannot_be_read_at_first_is_not_overwritten(monkeypatch: pyte
     world.failures = [500] * 3
     following = world.accounts()
     await following.load()
-    assert following.is_ready()
+    assert following.is_ready(KEPT)
     assert world.gpu_usage(following)["a"] == 0.0
     await following.save()  # fails as well
     assert world.gpu_usage(following)["a"] == 0.0

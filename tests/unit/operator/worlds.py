@@ -129,13 +129,14 @@ class OneShard:
 class World:
     """A sink and a loop over it; ``time`` and ``wall_ns`` are what its clock says, ``leads`` whether it may act.
 
-    ``run`` computes each cycle; tests replace it.
+    ``run`` computes each cycle; tests replace it. ``unready`` has the node pools of shards that have to wait.
     """
 
     def __init__(self, health: CycleHealth | None = None) -> None:
         self.time = 1000.0
         self.wall_ns = 1_800_000_000 * 10**9
         self.leads = True
+        self.unready: set[str] = set()
         self.run: Run = run_cycle
         self.store = Store()
         self.hands, self.reports = Hands(), Reports()
@@ -170,6 +171,7 @@ class World:
             clock,
             lambda *arguments: self.run(*arguments),
         )
+        self.loop.is_ready = lambda config: config.node_pool not in self.unready
         self.sink.changed(QUEUE, raw_queue("org"))
         self.sink.changed(QUEUE, raw_queue("team", parent="org"))
 

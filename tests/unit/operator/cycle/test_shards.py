@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -80,6 +81,38 @@ async def test_a_shard_that_fails_stops_no_other_and_is_tried_again(
             assert world.health.failure() == ""
     told = [line["shard"] for line in lines if line["event"] == "cycle.failed"]
     assert set(told) == {"a"}
+
+
+async def test_a_shard_that_is_not_ready_waits_alone(world: World) -> None:
+    """It is decided once somebody asks for a cycle; till then the loop rests, whatever it had to be decided for."""
+    world.unready = {"b"}
+    async with running(world):
+        world.put(POD, of_pool("a", "x"), of_pool("b", "y"))
+        await until(lambda: world.hands.pods == ["ml/x"])
+        _, b = world.loop._shards.current()
+        b.due, b.retry_at, b.again_at = world.time - 1.0, world.time - 1.0, world.time - 1.0
+        await next_cycle(world)
+        await until(lambda: b.next_end() is None)
+        assert world.hands.pods == ["ml/x"]
+        world.unready = set()
+        world.trigger.request()
+        await until(lambda: sorted(world.hands.pods) == ["ml/x", "ml/y"])
+
+
+async def test_the_only_shard_waits_until_it_is_ready() -> None:
+    world = World()
+    world.unready = {""}
+    world.put(NODE, raw_node("n"))
+    world.put(POD, raw_pod("x"))
+    async with running(world):
+        await until(lambda: world.loop._leads)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await next_cycle(world)
+        assert world.hands.pods == []
+        world.unready = set()
+        world.trigger.lead()
+        await until(lambda: world.hands.pods == ["ml/x"])
 
 
 def test_the_process_ends_only_once_all_shards_fail() -> None:
