@@ -24,7 +24,7 @@ from kai_sched.files.expanded import Expanded, SuspendedWorkload, has_work
 from kai_sched.files.input_problems import answer_problem, idle_files, pool_problems, second_dump, unread_kinds
 from kai_sched.files.input_time import TimeSource, newest_time_ns
 from kai_sched.files.items import Item, problem_in, read_items, unfold, warner, without_older
-from kai_sched.files.past_usage import usage_of_shards
+from kai_sched.files.past_usage import pasts_of_shards
 from kai_sched.files.reading import read_with_faults
 from kai_sched.files.run_times import Deadline, WorkloadName, deadlines
 from kai_sched.files.scenario import SCENARIO, read_scenario, unplaced
@@ -32,14 +32,15 @@ from kai_sched.files.settings import Overlay, cluster_config, read_overlay
 from kai_sched.files.sources import FilePosition, read_bytes
 from kai_sched.files.strict import name_problems
 from kai_sched.model.checks import QUEUE_FIELD, limited, problems_of
-from kai_sched.model.config import Config
+from kai_sched.model.config import CLUSTER, Config
 from kai_sched.model.field_errors import FieldError, shown
 from kai_sched.model.garbage import collector_paused
-from kai_sched.model.objects import Queue, UsedShares
+from kai_sched.model.objects import Queue
 from kai_sched.model.problems import Problem
 from kai_sched.model.read.kinds import GROUPING, KINDS, OPERATOR_CONFIG, POD, SHARD, Kind, Reader
 from kai_sched.model.store import Store
 from kai_sched.reconcile.admission.review import AdmissionSettings
+from kai_sched.reconcile.past_usage import PoolPast, past_of
 from kai_sched.telemetry.pace import Pace
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ class SimulationCase:
         Where that time is from; CLOCK where the caller has to give one.
     keeps_terminating
         Names of pod groups whose evicted pods stay Releasing.
-    usage
-        What queues used before, by name.
+    pasts
+        What queues used before: what was kept for each shard that is decided.
     sources
         The position of each object in the files, by subject ("Pod ml/train-0").
     dump
@@ -89,7 +90,7 @@ class SimulationCase:
     now_ns: int | None = None
     seconds_between_cycles: float = 1.0
     keeps_terminating: frozenset[str] = frozenset()
-    usage: Mapping[str, UsedShares] = field(default_factory=dict)
+    pasts: tuple[PoolPast, ...] = ()
     sources: Mapping[str, FilePosition] = field(default_factory=dict)
     now_source: TimeSource = TimeSource.CLOCK
     dump: DumpInfo | None = None
@@ -220,7 +221,7 @@ def _load(
         expanded = replace(expanded, items=with_ephemeral_claims(with_claims(expanded.items, items, problems)))
         if not place:
             problems.extend(name_problems(plain, case.config.queue_label))
-            case = replace(case, usage=usage_of_shards(plain, case.config, case.decided, problems))
+            case = replace(case, pasts=pasts_of_shards(plain, case.config, case.decided, problems))
         sources = _read(expanded, case, pace, problems, unread)
         if not place:
             problems += pool_problems(case.store.cluster(), case.config)
@@ -299,9 +300,10 @@ def _scenario(item: Item, settings: _Settings, problems: list[Problem]) -> tuple
         now_source=TimeSource.CLOCK if scenario.now_ns is None else TimeSource.SCENARIO,
         seconds_between_cycles=scenario.seconds_between_cycles,
         keeps_terminating=scenario.keeps_terminating,
-        usage=scenario.usage,
     )
-    return case, items
+    # It names the queues itself, so their node pools do not matter.
+    past = PoolPast(replace(case.config, fair_share=CLUSTER), scenario.usage)
+    return replace(case, pasts=(past,)), items
 
 
 def _expand(items: Sequence[Item], config: Config, problems: list[Problem]) -> Expanded:
@@ -340,8 +342,8 @@ def _read(
             continue
         if faults:
             faulty.add(subject)
-        if isinstance(found, Queue) and found.name in case.usage:
-            found = replace(found, usage=case.usage[found.name])
+        if isinstance(found, Queue):
+            found = replace(found, usage=past_of(found, case.pasts))
         case.store.put(unplaced(found) if case.is_scenario else found)
     if items and not sources and not any(problem.fatal for problem in problems):
         message = "it has no object that the scheduler uses: name files with nodes, queues, pod groups and pods"

@@ -14,6 +14,7 @@ from kai_sched.files.items import Item, problem_in
 from kai_sched.model.config import CLUSTER, Config, past_usage_map
 from kai_sched.model.objects import UsedShares
 from kai_sched.model.problems import Problem
+from kai_sched.reconcile.past_usage import PoolPast
 
 CONFIG_MAP = ("v1", "ConfigMap")
 REMEDY = "the past does not count: read the cluster again"
@@ -36,7 +37,7 @@ _decode_map = msgspec.json.Decoder(UsageMap).decode
 _decode_usage = msgspec.json.Decoder(dict[str, _Shares]).decode
 
 
-def usage_in(items: Sequence[Item], config: Config, problems: list[Problem]) -> Mapping[str, UsedShares]:
+def _usage_in(items: Sequence[Item], config: Config, problems: list[Problem]) -> Mapping[str, UsedShares]:
     """The parts of the cluster by queue; none where the past does not count, or where nothing was written down."""
     if not config.usage.source:
         return {}
@@ -56,13 +57,15 @@ def usage_in(items: Sequence[Item], config: Config, problems: list[Problem]) -> 
     return {}
 
 
-def usage_of_shards(
+def pasts_of_shards(
     items: Sequence[Item], config: Config, shards: Sequence[Config], problems: list[Problem]
-) -> Mapping[str, UsedShares]:
-    """As ``usage_in``, of each of these shards, or of all of them at once, as ``config`` says (2.8)."""
-    if config.fair_share == CLUSTER:
-        return usage_in(items, config, problems)
-    return {queue: used for shard in shards for queue, used in usage_in(items, shard, problems).items()}
+) -> tuple[PoolPast, ...]:
+    """What was written down for each of these shards, or for all of them at once, as ``config`` says (2.8).
+
+    What cannot be read is added to ``problems``, and the past of that shard does not count.
+    """
+    configs = (config,) if config.fair_share == CLUSTER else shards
+    return tuple(PoolPast(each, _usage_in(items, each, problems)) for each in configs)
 
 
 def _shares(given: _Shares) -> UsedShares:

@@ -67,8 +67,7 @@ class ShardAccounts:
 
     def applied(self, cluster: Cluster) -> Cluster:
         """The view in which queues have their past, each that of its pool."""
-        usage = {queue: used for each in self._current().values() for queue, used in each.usage.items()}
-        return with_past(cluster, usage)
+        return with_past(cluster, [each.past for each in self._current().values()])
 
     def after(self, report: Callable[[DecidedCycle], None]) -> Callable[[DecidedCycle], None]:
         """Return what reports the cycles of all shards as ``report`` does, and then notes what queues hold."""

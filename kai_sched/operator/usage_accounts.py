@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -21,13 +21,13 @@ from kai_sched.cluster.paths import object_path
 from kai_sched.cluster.usage_database import UsageFailure, usage_of_queues
 from kai_sched.model.config import INTERNAL, PROMETHEUS, Config, UsageSettings, in_pool, sees_queue
 from kai_sched.model.hints import Amounts
-from kai_sched.model.objects import NOTHING_USED, Node, Queue, UsedShares
+from kai_sched.model.objects import Node, Queue, UsedShares
 from kai_sched.model.store import Cluster
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle.loop import Views
 from kai_sched.operator.decided_cycle import DecidedCycle
 from kai_sched.plan.result import QUEUE_RESOURCES, QueueState
-from kai_sched.reconcile.past_usage import PastUsage
+from kai_sched.reconcile.past_usage import PastUsage, PoolPast, past_of
 from kai_sched.telemetry.unexpected import FAULTS
 
 log = structlog.get_logger("usage")
@@ -115,13 +115,13 @@ class UsageAccounts:
         return self._is_ready or not shard.usage.source
 
     @property
-    def usage(self) -> Mapping[str, UsedShares]:
-        """What counts now, by queue."""
-        return self._usage
+    def past(self) -> PoolPast:
+        """What counts now."""
+        return PoolPast(self._config(), self._usage)
 
     def applied(self, cluster: Cluster) -> Cluster:
         """The view in which queues have their past."""
-        return with_past(cluster, self._usage)
+        return with_past(cluster, [self.past])
 
     def after(self, report: Callable[[DecidedCycle], None]) -> Callable[[DecidedCycle], None]:
         """Return what reports a cycle as ``report`` does, and then notes what queues hold."""
@@ -298,11 +298,11 @@ class UsageAccounts:
         self._problem = problem
 
 
-def with_past(cluster: Cluster, usage: Mapping[str, UsedShares]) -> Cluster:
-    """The view in which queues have this past."""
-    if not usage:
+def with_past(cluster: Cluster, pasts: Sequence[PoolPast]) -> Cluster:
+    """The view in which queues have this past, each that of the pool that it is in."""
+    if not any(past.usage for past in pasts):
         return cluster
-    queues = {name: replace(queue, usage=usage.get(name, NOTHING_USED)) for name, queue in cluster.queues.items()}
+    queues = {name: replace(queue, usage=past_of(queue, pasts)) for name, queue in cluster.queues.items()}
     return replace(cluster, queues=queues)
 
 

@@ -3,6 +3,8 @@
 Time is cut into spans of equal length, of which as many are kept as the window has. In a span, amounts are integrals
 over time: millicores, bytes and devices, each times seconds. The usage of a queue is its integral over that of the
 cluster's capacity, where the past may count the less the older it is.
+
+Each node pool has accounts; ``past_of`` chooses those that count for a queue.
 """
 
 from __future__ import annotations
@@ -13,11 +15,13 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
+from kai_sched.model.config import Config, sees_queue
 from kai_sched.model.hints import NOTHING, Amounts, add
-from kai_sched.model.objects import UsedShares
+from kai_sched.model.objects import NOTHING_USED, Queue, UsedShares
 
 SPANS = 24
 # What is as many half-lives old counts for a 65,536th, which is nothing.
@@ -25,6 +29,25 @@ HALF_LIVES = 16.0
 # Of so many queues, those with the most, is kept what was written down: it has to fit into a ConfigMap of 1 MiB.
 QUEUES_MAX = 2_000
 SHORTEST_S = 0.001  # what was held for less was held for no time
+
+
+class PoolPast(NamedTuple):
+    """What accounts say: the settings of their shard, or of all shards where shares are those of the cluster, and the
+    parts of the pool that were used, by queue."""
+
+    config: Config
+    usage: Mapping[str, UsedShares]
+
+
+def past_of(queue: Queue, pasts: Iterable[PoolPast]) -> UsedShares:
+    """What the queue used of the pool that it is in now; nothing where no accounts are of that pool.
+
+    Accounts of a pool that it has left have its name, too, for as long as the window lasts.
+    """
+    for config, usage in pasts:
+        if sees_queue(queue.labels, config):
+            return usage.get(queue.name, NOTHING_USED)
+    return NOTHING_USED
 
 
 @dataclass(slots=True)

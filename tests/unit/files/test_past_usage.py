@@ -10,6 +10,7 @@ import pytest
 from kai_sched.api.names import NAMESPACE
 from kai_sched.files.load import load
 from kai_sched.files.redaction import redacted
+from kai_sched.model.config import Config
 from tests.unit.files.inputs import Write, clean, queue, thing, told
 
 USAGE = {"a": {"cpu": 0.5, "memory": 0.25, "gpu": 1.0}}
@@ -21,8 +22,8 @@ def usage_map(usage: Any = USAGE, name: str = "kai-scheduler-usage", namespace: 
     return found
 
 
-def shard(**spec: Any) -> dict[str, Any]:
-    return thing("SchedulingShard", "default", {"usageDBConfig": {"clientType": "internal"}, **spec})
+def shard(name: str = "default", **spec: Any) -> dict[str, Any]:
+    return thing("SchedulingShard", name, {"usageDBConfig": {"clientType": "internal"}, **spec})
 
 
 def test_it_counts_where_the_scheduler_counts_it(write: Write) -> None:
@@ -37,6 +38,26 @@ def test_it_counts_where_the_scheduler_counts_it(write: Write) -> None:
 def test_that_of_others_does_not(write: Write, other: dict[str, str]) -> None:
     (case,) = clean(write("a.json", queue("a"), usage_map(**other), shard()))
     assert case.store.cluster().queues["a"].usage == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(("pool", "used"), [("a", 0.25), ("b", 0.5), ("c", 0.0)])
+def test_of_several_pools_that_of_the_queue_counts(write: Write, pool: str, used: float) -> None:
+    """The accounts of a pool that it has left have it, too."""
+    maps = [usage_map({"q": {"gpu": gpu}}, f"kai-scheduler-{name}-usage") for name, gpu in (("a", 0.25), ("b", 0.5))]
+    shards = [shard(name, partitionLabelValue=name) for name in "abc"]
+    found = queue("q")
+    found["metadata"]["labels"] = {Config().node_pool_label: pool}
+    (case,) = clean(write("a.json", found, *maps, *shards), all_shards=True)
+    assert case.store.cluster().queues["q"].usage.gpu == used
+
+
+def test_with_shares_of_the_cluster_those_of_all_pools_count(write: Write) -> None:
+    found = queue("q")
+    found["metadata"]["labels"] = {Config().node_pool_label: "a"}
+    config = thing("Config", "kai-config", {"global": {"fairShare": "cluster"}})
+    given = (usage_map({"q": {"gpu": 0.5}}), shard(), shard("a", partitionLabelValue="a"), config)
+    (case,) = clean(write("a.json", found, *given), all_shards=True)
+    assert case.store.cluster().queues["q"].usage.gpu == 0.5
 
 
 DEEP = '{"a": {"b": ' + "[" * 10_000 + "]" * 10_000 + "}}"

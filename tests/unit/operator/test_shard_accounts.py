@@ -88,6 +88,16 @@ async def test_each_pool_counts_by_itself() -> None:
     assert accounts.ready() == ["a", "b"]
 
 
+async def test_a_queue_that_changed_pools_begins_anew() -> None:
+    """Its share of the other pool says nothing of this one."""
+    accounts = Accounts("pool")
+    await accounts.hold_for_a_day()
+    moved = TWO_POOLS.replace(f"queue qa labels={LABEL}:a", f"queue qa labels={LABEL}:b")
+    moved = moved.replace("group ga queue=qa", "group ga queue=qb")
+    queues = accounts.accounts.applied(cluster_of(moved)).queues
+    assert {name: queue.usage.gpu for name, queue in queues.items()} == {"qa": 0.0, "qb": 0.75}
+
+
 async def test_with_shares_of_the_cluster_all_pools_count_together() -> None:
     accounts = Accounts(CLUSTER)
     used = await accounts.hold_for_a_day()
@@ -120,7 +130,7 @@ async def test_only_pools_whose_past_counts_have_accounts(monkeypatch: pytest.Mo
     await until(lambda: list(accounts.accounts._tasks) == ["b"])
     assert [config().node_pool for config in accounts.made] == ["b"]
     accounts.settings.shards = {"a": replace(Config(), node_pool="a"), "b": replace(Config(), node_pool="b")}
-    await until(lambda: accounts.accounts._kept == accounts.accounts._tasks == {})
+    await until(lambda: not accounts.accounts._kept and not accounts.accounts._tasks)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
