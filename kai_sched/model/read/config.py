@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kai_sched.api.custom import INT32_MAX
+from kai_sched.api.legal import LABEL_MAX, is_label_value
 from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS, SATURATION, STEADY, TRUE, VICTIMS, Config
 from kai_sched.model.field_errors import QUOTED_MAX, FieldError, Warn, shown
 from kai_sched.model.label_selector import parse_label_selector
@@ -244,13 +245,20 @@ def config_from_shard(raw: bytes, base: Config, warn: Warn) -> Config:
         actions=actions,
         plugins=_shard_plugins(spec, gpu, cpu, warn),
         queue_depth=_depths(spec.queue_depth_per_action or {}, actions, "spec.queueDepthPerAction"),
-        node_pool=spec.partition_label_value or base.node_pool,
+        node_pool=_pool(spec.partition_label_value, "spec.partitionLabelValue") or base.node_pool,
     )
     if spec.usage_db_config is not None:
         config = with_usage(spec.usage_db_config, "spec.usageDBConfig", config, warn)
     if spec.scenario_search_budgets is not None:
         warn("spec.scenarioSearchBudgets", "not used by this version")
     return _with_flags(spec.args or {}, config)
+
+
+def _pool(text: str | None, field: str) -> str:
+    try:
+        return _read_label_value(text or "")
+    except ValueError as error:
+        raise FieldError(field, str(error)) from None
 
 
 def _shard_actions(spec: shard.ShardSpec, spread: bool) -> tuple[str, ...]:
@@ -328,6 +336,14 @@ def _read_int(text: str) -> int:
     return value
 
 
+def _read_label_value(text: str) -> str:
+    if not is_label_value(text):
+        letters = "letters, digits, '-', '_' and '.', a letter or digit at each end"
+        text = f"{shown(text)} cannot be the value of a label, so no node has it"
+        raise ValueError(f"{text}: use at most {LABEL_MAX} {letters}")
+    return text
+
+
 def _read_victims(text: str) -> str:
     if text not in VICTIMS:
         raise ValueError(f"{shown(text)} is not one of {', '.join(VICTIMS)}: write one of them")
@@ -344,7 +360,7 @@ _FLAGS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "scheduler-name": ("scheduler_name", str),
     "queue-label-key": ("queue_label", str),
     "nodepool-label-key": ("node_pool_label", str),
-    "partition-label-value": ("node_pool", str),
+    "partition-label-value": ("node_pool", _read_label_value),
     "restrict-node-scheduling": ("restrict_node_scheduling", _read_bool),
     "cpu-worker-node-label-key": ("cpu_worker_label", str),
     "gpu-worker-node-label-key": ("gpu_worker_label", str),

@@ -46,6 +46,14 @@ class TestSettings:
         assert load([path], all_shards=True).fatal
         assert told(load([path])) == []
 
+    def test_a_node_pool_that_no_node_can_be_in(self, write: Write) -> None:
+        path = write("all.json", queue("a"), thing("SchedulingShard", "default", {"partitionLabelValue": "my pool"}))
+        for loaded in (load([path]), load([path], all_shards=True)):
+            assert loaded.fatal
+            (line,) = told(loaded)
+            assert "SchedulingShard default" in line
+            assert "spec.partitionLabelValue: 'my pool' cannot be the value of a label, so no node has it: use" in line
+
     def test_pools_and_settings_that_do_not_count_are_told(self, write: Write) -> None:
         shards = [thing("SchedulingShard", name, {"partitionLabelValue": "x"}) for name in "ab"]
         lost = thing("Node", "n", {})

@@ -166,7 +166,7 @@ class TestShard:
             "victims": "original",
             "v": "5",
         }
-        config = from_shard({"partitionLabelValue": "a", "args": args})
+        config = from_shard({"partitionLabelValue": "A_1", "args": args})
         assert (config.node_pool, config.restrict_node_scheduling, config.staleness_grace_s) == ("b", True, -1)
         assert (config.stuck_in_releasing_s, config.max_consolidation_preemptees) == (120, -1)
         assert (config.victims, config.schedule_csi_storage) == ("original", True)
@@ -176,6 +176,9 @@ class TestShard:
         [
             ({"args": {"restrict-node-scheduling": "maybe"}}, "spec.args.restrict-node-scheduling"),
             ({"args": {"victims": "few"}}, "spec.args.victims"),
+            ({"args": {"partition-label-value": "my pool"}}, "spec.args.partition-label-value"),
+            ({"partitionLabelValue": "my pool"}, "spec.partitionLabelValue"),
+            ({"partitionLabelValue": "a" * 64}, "spec.partitionLabelValue"),
             ({"args": {"max-consolidation-preemptees": "x"}}, "spec.args.max-consolidation-preemptees"),
             ({"args": {"default-staleness-grace-period": "x"}}, "spec.args.default-staleness-grace-period"),
             ({"actions": {"bind": {}}}, "spec.actions.bind"),

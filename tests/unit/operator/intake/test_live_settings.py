@@ -183,6 +183,15 @@ def test_what_is_wrong_between_shards_is_told_again() -> None:
     assert told == ["SchedulingShard b, of several"] * 2
 
 
+def test_a_node_pool_that_no_node_can_be_in_is_a_mistake() -> None:
+    settings = LiveSettings(Config(), "")
+    settings.observe(SHARD, "a", of_pool("a"))
+    for name in "ab":
+        settings.observe(SHARD, name, of_pool("my pool"))
+        assert "spec.partitionLabelValue: 'my pool'" in settings.problems[f"SchedulingShard {name}"]
+    assert {name: each.node_pool for name, each in settings.shards.items()} == {"a": "a", "default": ""}
+
+
 def test_what_cannot_change_while_the_process_runs_stays_in_all_shards() -> None:
     settings = LiveSettings(Config(), "")
     settings.observe(SHARD, "a", of_pool("a"))
