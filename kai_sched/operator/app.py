@@ -64,7 +64,7 @@ from kai_sched.operator.scaling import ScalingPods
 from kai_sched.operator.selector_service import SelectorService
 from kai_sched.operator.shard_accounts import ShardAccounts
 from kai_sched.operator.startup import Startup
-from kai_sched.operator.usage_accounts import PastViews, UsageAccounts
+from kai_sched.operator.usage_accounts import Accounts, PastViews, UsageAccounts
 from kai_sched.plan.receipts import notice
 from kai_sched.telemetry.loop_time import LoopTimes, MeasuredLoop
 from kai_sched.telemetry.metrics import Metrics
@@ -234,7 +234,7 @@ def _build_reporting(base: Base, intake: Intake) -> ReportingParts:
     return ReportingParts(reporter, writer, health)
 
 
-def _build_accounts(base: Base, intake: Intake) -> UsageAccounts | ShardAccounts:
+def _build_accounts(base: Base, intake: Intake) -> Accounts:
     options, trigger, queried = base.options, intake.trigger, base.pages.metrics.observe_usage_query
 
     def make(config: Callable[[], Config]) -> UsageAccounts:
@@ -245,9 +245,7 @@ def _build_accounts(base: Base, intake: Intake) -> UsageAccounts | ShardAccounts
     return make(base.settings.current) if options.shard else ShardAccounts(base.settings, make)
 
 
-def _build_delivery(
-    base: Base, intake: Intake, reporter: StatusReporter, accounts: UsageAccounts | ShardAccounts
-) -> DeliveryParts:
+def _build_delivery(base: Base, intake: Intake, reporter: StatusReporter, accounts: Accounts) -> DeliveryParts:
     store, overlay, trigger, clock = intake.store, intake.overlay, intake.trigger, base.clock
 
     def class_config(name: str) -> Sequence[Mapping[str, Any]]:

@@ -23,7 +23,7 @@ MakeAccounts = Callable[[Callable[[], Config]], UsageAccounts]
 
 
 class ShardAccounts:
-    """For one event loop. Its methods are those of ``UsageAccounts``.
+    """Those of all pools of the process (``usage_accounts.Accounts``). For one event loop.
 
     Parameters
     ----------

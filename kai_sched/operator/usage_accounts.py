@@ -63,7 +63,7 @@ class _Sample:
 
 
 class UsageAccounts:
-    """For one event loop.
+    """Those of one pool, or of all together (``Accounts``). For one event loop.
 
     Parameters
     ----------
@@ -306,17 +306,29 @@ def with_past(cluster: Cluster, pasts: Sequence[PoolPast]) -> Cluster:
     return replace(cluster, queues=queues)
 
 
-class Past(Protocol):
-    """Who knows the past: ``UsageAccounts``, or those of several shards."""
+class Accounts(Protocol):
+    """What the process asks of its accounts: ``UsageAccounts`` of one shard, or ``ShardAccounts`` of several."""
+
+    def is_ready(self, shard: Config) -> bool:
+        """Whether what earlier leaders kept is known, as far as it counts for the shard with these settings."""
 
     def applied(self, cluster: Cluster) -> Cluster:
         """The view in which queues have their past."""
+
+    def after(self, report: Callable[[DecidedCycle], None]) -> Callable[[DecidedCycle], None]:
+        """Return what reports a cycle as ``report`` does, and then notes what queues hold."""
+
+    async def run(self) -> None:
+        """Keep accounts, until cancelled."""
+
+    async def save(self) -> None:
+        """Write down what is known."""
 
 
 class PastViews:
     """The views of the cluster in which queues have their past."""
 
-    def __init__(self, views: Views, accounts: Past) -> None:
+    def __init__(self, views: Views, accounts: Accounts) -> None:
         self._views = views
         self._accounts = accounts
         self.ask = views.ask
