@@ -4,6 +4,7 @@ whatever the order in which the pods come; and what another one would have other
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,47 +17,63 @@ FIELD = "metadata.labels"  # of the PodGroup, where a difference is settled
 class Deciders:
     """The owners of the pods of one group, each by its subject, with the spec that the group would have of it alone.
 
-    Attributes
-    ----------
-    first
-        The owner that decides; "" where pods of one owner alone can be in the group.
-    other
-        The first of the others that would have another spec; "" for none.
+    A gang may have thousands of pods without owners that come and go one by one, so not all are compared for each.
     """
 
-    __slots__ = ("_specs", "first", "other")
+    __slots__ = ("_known", "_other", "_specs")
 
     def __init__(self) -> None:
         self._specs: dict[str, Mapping[str, Any]] = {}
-        self.first = ""
-        self.other = ""
+        self._known: list[tuple[bool, str]] = []  # a heap of ranks, with those that are no longer true
+        self._other: str | None = ""  # None: has to be looked for
+
+    @property
+    def first(self) -> str:
+        """The owner that decides; "" where pods of one owner alone can be in the group."""
+        while self._known and not self._is_true(self._known[0]):
+            heapq.heappop(self._known)
+        return self._known[0][1] if self._known else ""
+
+    @property
+    def other(self) -> str:
+        """The first of the others that would have another spec; "" for none."""
+        if self._other is None:
+            ours = self._specs[self.first]
+            self._other = min((by for by, spec in self._specs.items() if spec != ours), default="", key=self._rank)
+        return self._other
 
     def put(self, by: str, spec: Mapping[str, Any]) -> bool:
         """Take what follows from this owner; return whether it decides."""
+        before = self.first
         if not by or self._specs.get(by) == spec:
-            return by == self.first
+            return by == before
+        is_new = by not in self._specs
         self._specs[by] = spec
-        # A gang may have thousands of pods without owners, so not all are compared for each.
-        if not self.first or by in (self.first, self.other) or self._rank(by) < self._rank(self.first):
-            self._find()
-        elif spec != self._specs[self.first]:
-            self.other = min(self.other or by, by, key=self._rank)
-        return by == self.first
+        heapq.heappush(self._known, self._rank(by))
+        first = self.first
+        if not before or not is_new:
+            self._other = None
+        elif first == before:
+            if spec != self._specs[first] and self._other is not None:
+                self._other = min(self._other or by, by, key=self._rank)
+        elif spec != self._specs[before]:
+            self._other = before
+        return by == first
 
     def drop(self, by: str) -> None:
         """The owner has no pod in the group any more."""
+        if by in (self.first, self._other):
+            self._other = None
         self._specs.pop(by, None)
-        if by in (self.first, self.other):
-            self._find()
+        if not self._specs:
+            self._other = ""
 
     def _rank(self, by: str) -> tuple[bool, str]:
         """A pod without any label does not take the queue from those that name one."""
         return self._specs[by]["queue"] == names.DEFAULT_QUEUE, by
 
-    def _find(self) -> None:
-        self.first = min(self._specs, default="", key=self._rank)
-        others = (by for by, spec in self._specs.items() if spec != self._specs[self.first])
-        self.other = min(others, default="", key=self._rank)
+    def _is_true(self, rank: tuple[bool, str]) -> bool:
+        return rank[1] in self._specs and self._rank(rank[1]) == rank
 
     def difference(self) -> str:
         """What the other one would have otherwise, and the remedy; "" where all say the same."""
