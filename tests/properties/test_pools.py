@@ -20,14 +20,13 @@ from tests.oracle.pools import decide_pools, only, shards
 from tests.properties.clusters import NOW_NS
 from tests.properties.crowds import FULL, Crowd, crowds
 from tests.properties.deciders import Plan, plan_of
-from tests.properties.marks import with_background
 from tests.properties.plans import text_of
 from tests.properties.pools import LABEL, POOLS, pools
 from tests.properties.test_evictions import CONFIGS, TIMELESS, decided
 
 MORE = settings(max_examples=4 * settings().max_examples)
 TIGHT_POOLS = pools(Crowd(tight=True, movable=True), (1, 3), (2, 5), (4, 10))
-BOTH = st.one_of(pools(FULL), TIGHT_POOLS, pools(Crowd(limits=True, flat=True)), pools(FULL).map(with_background))
+BOTH = st.one_of(pools(FULL), TIGHT_POOLS, pools(Crowd(limits=True, flat=True)))
 
 
 def begin(config: Config, fair_share: str = CLUSTER) -> ShardCycles:
