@@ -190,7 +190,7 @@ service:
 {{/* The Leases of all schedulers: named after the scheduler, and those of shards after their node pool, too. */}}
 {{- define "kai-scheduler.leases" -}}
 {{- $name := .Values.global.schedulerName }}
-{{- $leases := list $name }}
+{{- $leases := list (include "kai-scheduler.objectName" $name) }}
 {{- range include "kai-scheduler.apart" . | fromJsonArray }}
 {{- $leases = append $leases (printf "%s-%s" $name (.partitionLabelValue | default .name) | include "kai-scheduler.objectName") }}
 {{- end }}
@@ -200,7 +200,7 @@ service:
 {{/* The ConfigMaps with the accounts of past usage, one for each shard. */}}
 {{- define "kai-scheduler.usage-maps" -}}
 {{- $name := .Values.global.schedulerName }}
-{{- $maps := list (printf "%s-usage" $name) }}
+{{- $maps := list (include "kai-scheduler.objectName" $name | printf "%s-usage") }}
 {{- range .Values.shards }}
 {{- $owner := printf "%s-%s" $name (.partitionLabelValue | default .name) | include "kai-scheduler.objectName" }}
 {{- $maps = append $maps (printf "%s-usage" $owner) }}

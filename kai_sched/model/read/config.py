@@ -254,6 +254,16 @@ def config_from_shard(raw: bytes, base: Config, warn: Warn) -> Config:
     return _with_flags(spec.args or {}, config)
 
 
+def pool_of_shard(raw: bytes) -> str:
+    """The node pool that the JSON of a SchedulingShard names, whatever else is wrong with it; "" if it is no text."""
+    try:
+        content = msgspec.json.decode(raw)
+        found = content["spec"]["partitionLabelValue"]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return ""
+    return found if isinstance(found, str) else ""
+
+
 def _pool(text: str | None, field: str) -> str:
     try:
         return _read_label_value(text or "")

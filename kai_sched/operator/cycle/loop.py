@@ -9,7 +9,7 @@ belongs to the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -163,7 +163,9 @@ class CycleLoop:
         if not self._may_act():
             return await self._stand_by(shards)
         self._turned_at = self._clock.monotonic()
-        await self._begin_to_lead([each for each in shards if not each.leads and each.again_at <= self._turned_at])
+        new = [each for each in shards if not each.leads and each.again_at <= self._turned_at]
+        if new or not self._leads:
+            await self._begin_to_lead(new)
         view = self._views.cluster()
         shares = len(shards) > 1 and self._settings.config.fair_share == CLUSTER
         if shares:
@@ -183,9 +185,9 @@ class CycleLoop:
                 if self._may_act():
                     await self._executor.carry_out(found)
                 decided.append(found)
-                shard.last = found.result
                 if found.result.effects and shard is not shards[-1]:
                     view = self._views.cluster()  # Devices and volumes that pools share are given away once.
+        self._ask(shards)
         if decided and self._may_act():
             self._report(view, shards, decided)
         return sum(each.seconds for each in decided)
@@ -227,7 +229,7 @@ class CycleLoop:
         shard.note_deadline(decided.result.next_deadline_ns, self._clock.wall_ns(), self._clock.monotonic())
         return decided
 
-    def _report(self, view: Cluster, shards: Iterable[ServedShard], decided: list[DecidedCycle]) -> None:
+    def _report(self, view: Cluster, shards: Sequence[ServedShard], decided: list[DecidedCycle]) -> None:
         """Tell what the shards have decided, as one cycle. Of those that were not, what they said last still holds."""
         new = {id(each.result): each for each in decided}
         known: list[CycleResult] = []
@@ -240,7 +242,12 @@ class CycleLoop:
         seconds, plan = sum(each.seconds for each in decided), "+".join(each.plan for each in decided)
         self._executor.report(DecidedCycle(view, result, seconds, self._settings.config, plan))
 
-    async def _stand_by(self, shards: Iterable[ServedShard]) -> float:
+    def _ask(self, shards: Iterable[ServedShard]) -> None:
+        """Ask what all shards want to know of selectors: these questions, and no others."""
+        known = (shard.last for shard in shards if shard.last is not None)
+        self._views.ask(dict.fromkeys(question for result in known for question in result.questions))
+
+    async def _stand_by(self, shards: Sequence[ServedShard]) -> float:
         self._leads = False
         self._trigger.stand_by()
         view = self._views.cluster()
@@ -248,6 +255,7 @@ class CycleLoop:
             shard.leads = False
             with self._contained(shard):
                 await self._decide(shard, view, NO_HINTS)
+        self._ask(shards)
         return STANDBY_S
 
     async def _begin_to_lead(self, shards: Iterable[ServedShard]) -> None:
@@ -275,8 +283,7 @@ class CycleLoop:
             self._health.undecided(_tried(shard, inputs), error)
             raise
         self._health.decided(outcome, _tried(shard, inputs), shard.name)
-        self._views.ask(outcome.result.questions)
-        shard.retry_at = outcome.retry_at
+        shard.last, shard.retry_at = outcome.result, outcome.retry_at
         return DecidedCycle(cluster, outcome.result, self._clock.monotonic() - started, config, plan)
 
     def _run(self, shard: ServedShard, inputs: CycleInputs, whole: bool) -> tuple[Outcome, str]:

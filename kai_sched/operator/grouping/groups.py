@@ -185,7 +185,7 @@ class Groups:
         return list(found)
 
     def pods_of(self, source: str) -> dict[str, core.WirePod]:
-        """Return the pods to decide: those that wait for a decision; without any, one pod for each group.
+        """Return the pods to decide: those that wait for a decision; without any, one pod for each group and owner.
 
         Pods that are being deleted are left out, and so are groups that have no others: their place does not matter
         any more, and their owner may be gone.
@@ -193,7 +193,7 @@ class Groups:
         pending = self._decidable(source)
         groups = (self._groups[key] for key in self._of_source.get(source, ()))
         wanted = (group for group in groups if not pending or not group.is_sure)
-        likes = (group.like for group in wanted if any(map(self._stays, group.members)))
+        likes = (pod for group in wanted if any(map(self._stays, group.members)) for pod in group.to_decide())
         found = {key_of(pod): pod for pod in likes} | pending
         return by_owner(found) if is_kubernetes_group(source) else found
 
@@ -257,6 +257,8 @@ class Groups:
                 return
             group = self._groups[key] = WantedGroup(b"", source, pod)
         if not group.takes(grouping, pod, member):
+            if not group.is_sure:
+                self._requests.reconcile(group.source, SHRUNK_S)
             return
         wanted = msgspec.json.encode(grouping.manifest)
         is_news = wanted != group.wanted or not group.is_sure

@@ -11,6 +11,8 @@ from kai_sched.reconcile.grouping.deciders import Deciders
 from kai_sched.reconcile.grouping.manifest import Grouping
 from kai_sched.reconcile.grouping.owners import owner_of_pod
 
+OF_A_POD = "Pod "  # how the subject of a pod begins
+
 
 @dataclass(slots=True)
 class WantedGroup:
@@ -50,7 +52,7 @@ class WantedGroup:
         """Take the decision about a pod, a member if its key is given; return whether the manifest is to be that."""
         if member is not None:
             self.members.add(member)
-        by = grouping.by
+        by, before = grouping.by, self.deciders.first
         if not by:
             return True
         if member is not None and self._owners.get(member) != by:
@@ -60,13 +62,22 @@ class WantedGroup:
         if by not in self._counts:
             return False
         self._likes[by] = pod
-        return self.deciders.put(by, grouping.manifest["spec"])
+        decides = self.deciders.put(by, grouping.manifest["spec"])
+        self._follow(before)
+        return decides
 
     def loses(self, member: str) -> None:
         """The pod is not in the group any more. If its owner decided, one of the next is to be decided again."""
+        before = self.deciders.first
         self.members.discard(member)
         self.unwritten.discard(member)
         self._leaves_owner(member)
+        self._follow(before)
+
+    def to_decide(self) -> list[core.WirePod]:
+        """One pod of each owner whose labels may have changed; changes of pods without an owner are events."""
+        others = (pod for by, pod in self._likes.items() if pod is not self.like and not by.startswith(OF_A_POD))
+        return [self.like, *others]
 
     def _leaves_owner(self, member: str) -> None:
         by = self._owners.pop(member, "")
@@ -76,10 +87,13 @@ class WantedGroup:
         if self._counts[by]:
             return
         del self._counts[by], self._likes[by]
-        decided = by == self.deciders.first
         self.deciders.drop(by)
-        if decided and self._likes:
-            self.like, self.is_sure = self._likes[self.deciders.first], False
+
+    def _follow(self, before: str) -> None:
+        """Where another owner decides than ``before``, the group is to be decided again with a pod of it."""
+        first = self.deciders.first
+        if before and first and first != before:
+            self.like, self.is_sure = self._likes[first], False
 
 
 def by_owner(pods: Mapping[str, core.WirePod]) -> dict[str, core.WirePod]:

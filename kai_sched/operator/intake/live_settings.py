@@ -21,7 +21,7 @@ from kai_sched.cluster.paths import objects_path, only
 from kai_sched.model.config import CLUSTER, POOL, Config
 from kai_sched.model.field_errors import FieldError, Warn
 from kai_sched.model.numa import PLUGIN
-from kai_sched.model.read.config import config_from_operator, config_from_shard
+from kai_sched.model.read.config import config_from_operator, config_from_shard, pool_of_shard
 from kai_sched.model.read.kinds import OPERATOR_CONFIG, SHARD, Kind, split_custom
 from kai_sched.model.shards import Shards, shards_of
 from kai_sched.operator.intake.object_head import read_name
@@ -117,7 +117,9 @@ class LiveSettings:
             config = self._changed(config, self._operator, f"Config {names.CONFIG_NAME}", self._read_operator)
         if self._shard:
             for raw in self._own.values():
-                config = self._changed(config, raw, f"SchedulingShard {self._shard}", config_from_shard)
+                # With a mistake elsewhere it is still of its pool: else it would decide for the one of another process.
+                found = self._read(config, raw, f"SchedulingShard {self._shard}", config_from_shard)
+                config = found or replace(config, node_pool=pool_of_shard(raw) or config.node_pool)
             self.config = self._in_force(config)
             self.shards = {self._shard: self.config}
         else:
@@ -138,7 +140,12 @@ class LiveSettings:
                 given[name], self._readable[name] = found, raw
             elif name in self._readable:
                 given[name] = config_from_shard(split_custom(self._readable[name], _ignore)[1], base, _ignore)
+        label = given.get(names.DEFAULT_SHARD, base).node_pool_label
+        if self.fixed:  # Which shards are served follows from the label in force.
+            base = replace(base, node_pool_label=self.config.node_pool_label)
+            given = {name: replace(each, node_pool_label=base.node_pool_label) for name, each in given.items()}
         shards = shards_of(base, given)
+        shards = replace(shards, whole=replace(shards.whole, node_pool_label=label))
         for name in given:
             self._note(f"SchedulingShard {name}, of several", shards.problems.get(name, ""))
         return shards

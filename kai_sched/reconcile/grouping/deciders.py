@@ -13,6 +13,8 @@ from kai_sched.model.field_errors import shown
 
 FIELD = "metadata.labels"  # of the PodGroup, where a difference is settled
 
+UNTRUE_MAX = 16  # ranks that are no longer true and are kept, beside as many as there are owners
+
 
 class Deciders:
     """The owners of the pods of one group, each by its subject, with the spec that the group would have of it alone.
@@ -50,6 +52,8 @@ class Deciders:
         is_new = by not in self._specs
         self._specs[by] = spec
         heapq.heappush(self._known, self._rank(by))
+        if len(self._known) > 2 * len(self._specs) + UNTRUE_MAX:
+            self._known = sorted(map(self._rank, self._specs))
         first = self.first
         if not before or not is_new:
             self._other = None

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from kai_sched.cluster.backoff import Backoff
 from kai_sched.cycle.run import run_cycle
+from kai_sched.model.claims.selectors import SelectorQuestion
 from kai_sched.model.config import CLUSTER, Config
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.read.kinds import POD, QUEUE
@@ -240,3 +241,19 @@ async def test_a_shard_whose_first_cycle_fails_begins_to_lead_later(
         world.put(POD, of_pool("a", "x"))
         await until(lambda: "ml/x" in world.hands.pods)
     assert "a" in asked
+
+
+async def test_the_questions_of_all_shards_are_asked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of one that asks nothing do not take the place of another one's."""
+    question, asked = SelectorQuestion("device.driver == 1"), list[list[SelectorQuestion]]()
+    monkeypatch.setattr(world.selectors, "ask", lambda found: asked.append(list(found)))
+
+    def run(cluster: Any, config: Config, *rest: Any) -> CycleResult:
+        result = run_cycle(cluster, config, *rest)
+        return replace(result, questions=(question,)) if config.node_pool == "a" else result
+
+    world.run = run
+    async with running(world):
+        await next_cycle(world)
+    assert asked
+    assert all(each == [question] for each in asked)

@@ -161,6 +161,59 @@ async def test_a_new_leader_does_not_change_a_group_to_and_fro(serving: Played) 
     assert serving.api.asked_for("PUT") == 0
 
 
+CLASSES = {"ja": "train", "jb": "build"}
+
+
+def relabel(played: Played, **queues: str) -> dict[str, Object]:
+    """Jobs by name, each with a class of its own, and with these queues, "" for none."""
+    played.store.put(PriorityClass("build", 100))
+    found = {}
+    for name, queue in queues.items():
+        content = job(name, **{"priorityClassName": CLASSES[name], "kai.scheduler/queue": queue})
+        if not queue:
+            del content["metadata"]["labels"]["kai.scheduler/queue"]
+        found[name] = played.api.put(content)
+    return found
+
+
+async def shared(played: Played, **queues: str) -> dict[str, Object]:
+    """The jobs, with a pod each in the group, once that is settled."""
+    jobs = relabel(played, **queues)
+    played.api.put(group(labels={}))
+    played.start()
+    for name in jobs:
+        naming(played, f"{name}-0", jobs[name])
+    await settle(played)
+    assert terms(played)[1] == "train"
+    return jobs
+
+
+def look_again(played: Played) -> None:
+    """As the grouper does from time to time, and where the group has changed."""
+    (source,) = (member.source for key, member in played.intake.groups._members.items() if key == "ml/ja-0")
+    played.intake.requests.reconcile(source, uncached=True)
+
+
+async def test_an_owner_that_loses_its_queue_no_longer_decides(serving: Played) -> None:
+    await shared(serving, ja="qa", jb="qb")
+    relabel(serving, ja="")
+    look_again(serving)
+    await until(lambda: terms(serving)[1] == "build")
+
+
+async def test_an_owner_that_gets_a_queue_decides(serving: Played) -> None:
+    await shared(serving, ja="", jb="")
+    relabel(serving, jb="qb")
+    look_again(serving)
+    await until(lambda: terms(serving)[1] == "build")
+
+
+async def test_a_pod_that_leaves_its_owner_leaves_the_decision_to_others(serving: Played) -> None:
+    await shared(serving, ja="qa", jb="qb")
+    naming(serving, "ja-0")
+    await until(lambda: terms(serving)[1] == "build")
+
+
 async def test_statuses_of_groups_are_observed(serving: Played) -> None:
     serving.api.put(group(status={"conditions": []}))
     assert serving.news.take() == {("scheduling.k8s.io", "ml/g"): KubernetesGroup("uid-g", b'{"conditions": []}', 1)}

@@ -46,6 +46,32 @@ def test_a_mistake_is_told_and_the_rest_goes_on() -> None:
     assert "spec" in settings.problems["SchedulingShard default"]
 
 
+def test_a_shard_with_a_mistake_stays_in_its_pool() -> None:
+    """Else its process would lead for the pool of another one."""
+    for wrong in ({"partitionLabelValue": "a100", "args": {"max-consolidation-preemptees": "many"}}, {}):
+        settings = LiveSettings(Config(node_pool="b"), "gpu")
+        settings.observe(SHARD, "gpu", raw(wrong or {"args": {"max-consolidation-preemptees": "many"}}))
+        assert settings.config.node_pool == ("a100" if wrong else "b")
+    settings = LiveSettings(Config(), "gpu")
+    settings.observe(SHARD, "gpu", raw({"partitionLabelValue": "a100 80gb"}))
+    assert settings.config.node_pool == "a100 80gb"
+    assert "partitionLabelValue" in settings.problems["SchedulingShard gpu"]
+
+
+@pytest.mark.parametrize(("before", "after"), [("", "kai.scheduler/node-pool"), ("kai.scheduler/node-pool", "")])
+def test_which_shards_are_served_follows_from_the_label_in_force(before: str, after: str) -> None:
+    """The label of node pools does not change while the process runs."""
+    settings = LiveSettings(Config(node_pool_label=before), "")
+    settings.observe(SHARD, "a100", raw({"partitionLabelValue": "a100"}))
+    settings.observe(SHARD, "default", raw({}))
+    settings.fixed, served = True, dict(settings.shards)
+    with capture_logs() as lines:
+        settings.observe(SHARD, "default", raw({"args": {"nodepool-label-key": after}}))
+    assert settings.shards == served
+    assert list(served) == (["a100", "default"] if before else ["default"])
+    assert [line["fields"] for line in lines if line["event"] == "settings.need_restart"] == [["node_pool_label"]]
+
+
 def test_admission_is_set_up_by_kai_config() -> None:
     settings = LiveSettings(Config(), "default")
     spec = {

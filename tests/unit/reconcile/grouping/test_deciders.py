@@ -30,3 +30,14 @@ def test_it_is_the_first_by_name_of_those_with_a_queue(steps: list[tuple[str, st
         assert deciders.first == next(iter(order), "")
         assert deciders.other == next((each for each in order if specs[each] != specs[order[0]]), "")
         assert bool(deciders.difference()) == bool(deciders.other)
+
+
+def test_who_came_and_went_is_forgotten() -> None:
+    deciders = Deciders()
+    deciders.put("a", {"queue": "q"})
+    for k in range(1000):
+        deciders.put(f"b{k}", {"queue": "q"})
+        deciders.put("a", {"queue": "q", "minMember": k})
+        deciders.drop(f"b{k}")
+    assert len(deciders._known) < 50
+    assert deciders.first == "a"
