@@ -118,8 +118,8 @@ class LiveSettings:
         if self._shard:
             for raw in self._own.values():
                 # With a mistake elsewhere it is still of its pool: else it would decide for the one of another process.
-                found = self._read(config, raw, f"SchedulingShard {self._shard}", config_from_shard)
-                config = found or replace(config, node_pool=pool_of_shard(raw) or config.node_pool)
+                own = self._read(config, raw, f"SchedulingShard {self._shard}", config_from_shard)
+                config = own or replace(config, node_pool=pool_of_shard(raw) or config.node_pool)
             self.config = self._in_force(config)
             self.shards = {self._shard: self.config}
         else:
