@@ -19,6 +19,10 @@ INVALID_STATUS = 422
 # refuse with 403, but because of the object: no right would change that.
 _MISSING_RIGHT = re.compile(r'([^\s"]+( "[^"]*")? is )?forbidden: User "[^"]*" cannot \S+ (resource|path) ')
 
+# A patch that names the uid of its object, which goes while another one of its name comes, is mostly answered with 409;
+# where that happens within the request, with this.
+_OTHER_UID = re.compile(r"metadata\.uid: Invalid value: .*: field is immutable")
+
 T = TypeVar("T")
 
 
@@ -66,6 +70,8 @@ def refused(verb: str, path: str, code: int, phrase: str, retry_after: str, body
         status = _Status(message=body[:MESSAGE_MAX].decode(errors="replace").strip())
     after_s = float(retry_after) if retry_after.isdecimal() else (status.details or _Details()).retry_after_s
     reason = status.reason or phrase or "Unknown"
+    if code == INVALID_STATUS and _OTHER_UID.search(status.message or ""):
+        code, reason = 409, "Conflict"
     return ApiFailure(verb, path, code, reason, (status.message or "no message") + note, after_s)
 
 

@@ -85,7 +85,9 @@ class DevicePlugin:
                 else:
                     self.client.patch("Pod", name, {"metadata": same, "status": REFUSED}, NAMESPACE, "/status")
             except Refused as refused:
-                if refused.status not in GONE:
+                # Another one of its name came while it was asked: then its uid would have to change.
+                other = refused.status == 422 and "metadata.uid" in str(refused) and "immutable" in str(refused)
+                if refused.status not in GONE and not other:
                     raise
 
     def _end(self, pod: Object) -> None:
