@@ -104,7 +104,7 @@ class InputGrouper:
         if key in self._groups:
             before = self._groups[key][1]["metadata"].get("creationTimestamp")
             created = min(created, before) if created and before else created or before
-        if not found.by or self._deciders.setdefault(key, Deciders()).put(found.by, found.manifest["spec"]):
+        if found.by is None or self._deciders.setdefault(key, Deciders()).put(found.by, found.manifest["spec"]):
             self._groups[key] = (item, found.manifest)
             self.queues[key.subject] = found.queue
         if created:

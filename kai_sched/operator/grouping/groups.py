@@ -192,10 +192,11 @@ class Groups:
         """
         pending = self._decidable(source)
         groups = (self._groups[key] for key in self._of_source.get(source, ()))
-        wanted = (group for group in groups if not pending or not group.is_sure)
+        shared = is_kubernetes_group(source)  # then the owner that decides may be another one than of those that wait
+        wanted = (group for group in groups if shared or not pending or not group.is_sure)
         likes = (pod for group in wanted if any(map(self._stays, group.members)) for pod in group.to_decide())
         found = {key_of(pod): pod for pod in likes} | pending
-        return by_owner(found) if is_kubernetes_group(source) else found
+        return by_owner(found) if shared else found
 
     def _decidable(self, source: str) -> dict[str, core.WirePod]:
         return {key: pod for key, pod in self._pending.get(source, {}).items() if self._stays(key)}

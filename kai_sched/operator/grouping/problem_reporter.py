@@ -79,7 +79,7 @@ class GroupingReporter:
                 self.problem(owner, f"{owner.kind} {owner.key}: {deciders.FIELD}: {text}", deciders.FIELD)
             else:
                 self._problems.pop(f"{owner.uid}/{deciders.FIELD}", None)
-            if grouping.by != owners.first:
+            if grouping.by.subject != owners.first:
                 return  # what it says does not count
         if owners is not None:  # otherwise its pods went meanwhile
             self._owners.observe(group, owner, grouping.queue)

@@ -52,9 +52,9 @@ class WantedGroup:
         """Take the decision about a pod, a member if its key is given; return whether the manifest is to be that."""
         if member is not None:
             self.members.add(member)
-        by, before = grouping.by, self.deciders.first
-        if not by:
+        if grouping.by is None:
             return True
+        by, before = grouping.by.subject, self.deciders.first
         if member is not None and self._owners.get(member) != by:
             self._leaves_owner(member)
             self._owners[member] = by
@@ -62,7 +62,7 @@ class WantedGroup:
         if by not in self._counts:
             return False
         self._likes[by] = pod
-        decides = self.deciders.put(by, grouping.manifest["spec"])
+        decides = self.deciders.put(grouping.by, grouping.manifest["spec"])
         self._follow(before)
         return decides
 

@@ -11,6 +11,7 @@ from kai_sched.model.field_errors import shown
 from kai_sched.model.objects import TopologyConstraint
 from kai_sched.reconcile.grouping.draft import Draft, GroupingCase
 from kai_sched.reconcile.grouping.fields import Fields
+from kai_sched.reconcile.grouping.manifest import Decider
 from kai_sched.reconcile.grouping.owners import Owner, named_group
 from kai_sched.reconcile.grouping.plain import annotated_minimum
 
@@ -37,7 +38,7 @@ def pod_group(case: GroupingCase) -> Draft:
         raise case.pod.error(_NAME_FIELD, message)
     group = replace(found, uid=found.uid or found.kind.lower())  # one in a file has no uid, of which its name is made
     spec = group.fields.at("spec")
-    source = _with_labels_above(case, group, spec)
+    source = _with_labels_above(case, group)
     _note_what_has_no_effect(case, group, spec)
     return Draft(
         group,
@@ -49,10 +50,24 @@ def pod_group(case: GroupingCase) -> Draft:
     )
 
 
-def _with_labels_above(case: GroupingCase, group: Owner, spec: Fields) -> Owner:
+def decider(case: GroupingCase) -> Decider:
+    """What owns the pod as one that may decide about the group, which can be read."""
+    group = case.named(*names.KUBERNETES_GROUP, named_group(case.spec))
+    workload = None if group is None else _workload_of(case, group)
+    labels = case.owner.labels
+    said = [(each.labels, each.annotations, each.body.get("spec")) for each in (group, workload) if each is not None]
+    names_queue = bool(labels.get(case.settings.config.queue_label) or labels.get(names.PROJECT_LABEL))
+    return Decider(case.owner.subject, names_queue, said)
+
+
+def _workload_of(case: GroupingCase, group: Owner) -> Owner | None:
+    name = group.fields.at("spec").at("workloadRef").text("workloadName")
+    return case.named(*names.KUBERNETES_WORKLOAD, name, whole=False) if name else None
+
+
+def _with_labels_above(case: GroupingCase, group: Owner) -> Owner:
     """The PodGroup with the labels and annotations of what is above it, as far as it has none of its own."""
-    name = spec.at("workloadRef").text("workloadName")
-    workload = case.named(*names.KUBERNETES_WORKLOAD, name, whole=False) if name else None
+    workload = _workload_of(case, group)
     labels, annotations = group.labels, group.annotations
     for each in (workload, case.owners[-1] if case.owners else None):
         if each is not None:

@@ -47,18 +47,29 @@ class QueueChoice(NamedTuple):
     field: str
 
 
+class Decider(NamedTuple):
+    """Who gives a group that pods of several owners share what it does not say itself: what owns the pod, or the pod.
+
+    ``names_queue``: it has the label of a queue. ``source`` is what the group itself says, to be compared.
+    """
+
+    subject: str
+    names_queue: bool
+    source: object
+
+
 class Grouping(NamedTuple):
     """The group that a pod belongs to, as it should be, and the place of the pod in it.
 
-    ``sub_group`` is empty if the pod has none. ``notes`` say what was ignored. ``by`` is the subject of the top owner,
-    the pod itself without one, where pods of others may be in the group as well (``deciders``); else "".
+    ``sub_group`` is empty if the pod has none. ``notes`` say what was ignored. ``by`` is set where pods of other owners
+    may be in the group as well (``deciders``).
     """
 
     manifest: Manifest
     sub_group: str
     queue: QueueChoice
     notes: tuple[Note, ...]
-    by: str = ""
+    by: Decider | None = None
 
     @property
     def name(self) -> str:

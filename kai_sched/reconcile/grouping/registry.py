@@ -100,7 +100,7 @@ def group_of(pod: core.WirePod, chain: Chain, view: View, settings: GroupingSett
     case = _below_skipped(GroupingCase(itself, pod.spec or core.PodSpec(), chain.owners, owner, view, settings))
     if named_group(case.spec):
         if settings.kubernetes_groups:
-            return finish(case, kubernetes_groups.pod_group(case))._replace(by=case.owner.subject)
+            return finish(case, kubernetes_groups.pod_group(case))._replace(by=kubernetes_groups.decider(case))
         case.note(case.pod.subject, "spec.schedulingGroup", _NOT_SERVED)
     return finish(case, _rule(case.owner, settings)(case))
 

@@ -98,6 +98,26 @@ async def test_another_minimum_counts_at_once_and_a_status_does_not(serving: Pla
     await until(counts)
 
 
+@pytest.mark.parametrize("order", ["abc", "cab", "cba"])
+async def test_another_minimum_counts_whoever_is_decided_again(serving: Played, order: str) -> None:
+    """Pods without owners do not disagree as some were decided before, and some after the group has changed."""
+    serving.api.put(group(4))
+    for name in order:
+        naming(serving, name)
+    serving.start()
+    await settle(serving)
+    serving.api.put(group(3))
+    naming(serving, "b")  # waits to be decided again, and is not the one that decides
+
+    def counts() -> bool:
+        found = serving.group(NAME)
+        return found is not None and found.min_member == 3
+
+    await until(counts)
+    await settle(serving)
+    assert serving.events == []
+
+
 async def test_without_the_api_the_owner_decides_and_the_pod_is_told(played: Played) -> None:
     """As before, on an API server that has no PodGroups: also a bare pod is what it was, a group of one."""
     owner = played.api.put(job())
