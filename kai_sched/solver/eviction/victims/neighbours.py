@@ -38,6 +38,18 @@ def settle_neighbours(ctx: Context, search: Search) -> bool:
 
 
 @inner
+def needs_others(c: int, ctx: Context) -> bool:
+    """Return whether pods of class ``c`` have to be near others than their own kind: ``term_roles`` (C,)."""
+    term_roles = ctx.snapshot.term_roles
+    if term_roles.self_match[c] == 1:
+        return False
+    for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):  # noqa: SIM110 -- numba compiles no generators
+        if term_roles.entry[entry, 0] == NEED:
+            return True
+    return False
+
+
+@inner
 def note_needed_domains(ctx: Context, search: Search) -> bool:
     """Mark in ``domain`` (D,) the domains in which placements of the cycle need a match; return whether there is one.
 
@@ -50,7 +62,7 @@ def note_needed_domains(ctx: Context, search: Search) -> bool:
     search.domain[:] = 0
     for row in range(placements.length[0]):
         t = placements.task[row]
-        if t == NULL or term_roles.self_match[ctx.snapshot.tasks.cls[t]] == 1:
+        if t == NULL or not needs_others(int(ctx.snapshot.tasks.cls[t]), ctx):
             continue
         c, n = ctx.snapshot.tasks.cls[t], ctx.state.task.node[t]
         for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
