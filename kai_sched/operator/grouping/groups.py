@@ -218,10 +218,6 @@ class Groups:
         member = self._members.get(key)
         return "" if member is None else member.uid
 
-    def has(self, group: str) -> bool:
-        """Return whether the rules want the group "namespace/name", and it has pods."""
-        return group in self._groups
-
     def deciders(self, group: str) -> Deciders | None:
         """Return the owners of the pods of the group "namespace/name", None for one that the rules do not want."""
         found = self._groups.get(group)
