@@ -16,7 +16,7 @@ from typing import Any
 from kai_sched.api import core, names
 from kai_sched.cluster.claim_requests import ClaimWriter
 from kai_sched.cluster.client import ApiFailure
-from kai_sched.cluster.pod_binder import PodBinder
+from kai_sched.cluster.pod_binder import BindFailure, PodBinder
 from kai_sched.cluster.sharing_requests import SharingRequests
 from kai_sched.cluster.work_queue import FifoQueue
 from kai_sched.cycle.hint_tracker import HintTracker
@@ -37,7 +37,7 @@ from kai_sched.operator.delivery.eviction_tracker import EvictionTracker
 from kai_sched.operator.delivery.gpu_reservations import GpuReservations
 from kai_sched.operator.delivery.share_binder import ShareBinder
 from kai_sched.operator.intake.event_sink import EventSink
-from kai_sched.plan.effects import Evict
+from kai_sched.plan.effects import Bind, Evict
 
 Object = dict[str, Any]
 NODE: Kind = ("v1", "Node")
@@ -237,8 +237,9 @@ class Replica:
         self.sink = EventSink(self.store, overlay, reader, _Gate(), CONFIG, changed, lambda *_: None)
         api: Any = server
         claims = ClaimReservations(ClaimWriter(api, lambda _: (), rng), overlay.claims, trigger.request)
-        self.binds = BindTracker(self.store, overlay, trigger, _Silent(), clock, claims)
-        evictions = EvictionTracker(self.store, overlay, FifoQueue[Evict](), _Silent(), trigger, clock)
+        self.reports = _Reports()
+        self.binds = BindTracker(self.store, overlay, trigger, self.reports, clock, claims)
+        evictions = EvictionTracker(self.store, overlay, FifoQueue[Evict](), self.reports, trigger, clock)
         requests = SharingRequests(api, rng)
         binder = PodBinder(api, FifoQueue(), self.binds, rng)
         self.reservations = GpuReservations(
@@ -308,14 +309,14 @@ class _Gate:
         pass
 
 
-class _Silent:
-    """Hears what binds and evictions came to, and keeps nothing."""
+class _Reports:
+    """Hears what binds and evictions came to; keeps why binds were given up."""
 
-    def bound(self, *_: object) -> None:
-        pass
+    def __init__(self) -> None:
+        self.failures: list[str] = []
 
-    def failed(self, *_: object) -> None:
-        pass
+    def failed(self, bind: Bind, failure: BindFailure, _: float | None) -> None:
+        self.failures.append(f"{bind.pod}: {failure.message}")
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_: None

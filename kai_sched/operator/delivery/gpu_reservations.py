@@ -211,8 +211,8 @@ class GpuReservations:
                 await self._delete(pod)
         if not self._is_wanted(device):
             self._since.pop(device, None)
-            if first is not None:
-                await self._delete_unused(device, first)
+            if first is not None or (found and device in self._known):
+                await self._give_back(device, first)
             elif not found:
                 self._known.pop(device, None)
         elif first is None and found:
@@ -317,12 +317,19 @@ class GpuReservations:
         await self._evict(self._users.bound(device), f"their GPU is not reserved: {text}")
         raise ReservationFailure(text)
 
-    async def _delete_unused(self, device: GpuGroup, pod: Pod) -> None:
+    async def _give_back(self, device: GpuGroup, pod: Pod | None) -> None:
+        """Nobody wants the device. ``pod`` is the reservation pod that stays, if there is one.
+
+        While it leaves, others may want a device of that group: as nobody is left who was told which one it was, they
+        may get another one.
+        """
         users = await self._requests.users(device, self._config())
         if users:
             self._queue.add(device, IN_USE_S)  # the store may never show these pods
         elif not self._is_wanted(device):
-            await self._delete(pod)
+            self._known.pop(device, None)
+            if pod is not None:
+                await self._delete(pod)
 
     async def _delete(self, pod: Pod) -> None:
         """Delete the reservation pod. From now on it counts as leaving, even if the answer is lost."""

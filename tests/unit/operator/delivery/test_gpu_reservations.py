@@ -36,6 +36,12 @@ class Requests:
         self.users_there: list[str] = []
         self.failure: ApiFailure | None = None
         self.controller: GpuReservations
+        self.news = asyncio.Event()
+
+    async def seen(self) -> None:
+        """The controller has looked at what the store shows now."""
+        self.news.set()
+        await asyncio.sleep(0.05)
 
     async def create(self, pod: dict[str, Any]) -> None:
         if self.failure is not None:
@@ -79,7 +85,7 @@ async def running(*objects: Node | Pod, config: Config | None = None) -> AsyncIt
     given: Any = requests
     used = config or Config(reservation=SETTINGS)
     controller = GpuReservations(
-        given, (store, Overlay(store)), asyncio.Event(), lambda: used, lambda _: None, "", Clock(), random.Random(1)
+        given, (store, Overlay(store)), requests.news, lambda: used, lambda _: None, "", Clock(), random.Random(1)
     )
     requests.controller = controller
     task = asyncio.create_task(controller.run())
@@ -208,3 +214,40 @@ async def test_a_reservation_that_has_ended_holds_nothing() -> None:
         assert requests.controller.reserved(DEVICE) == "GPU-1"
         store.put(replace(reservation("GPU-1"), phase=Phase.FAILED))
         assert requests.controller.reserved(DEVICE) == ""
+
+
+async def test_whoever_comes_while_an_unused_reservation_leaves_may_get_another_device() -> None:
+    """Nobody is left who was told which one it was, so nothing is lost: the next pods of the group are not refused."""
+    async with running(Node("n1"), user("a"), reservation("GPU-0")) as (requests, store):
+        requests.visible = {"a": "GPU-0"}
+        await asyncio.sleep(0.05)
+        store.remove(Pod, "ml/a")
+        await requests.seen()
+        assert requests.deleted == [reservation("").key]
+        await comes_as_it_leaves(requests, store)
+
+
+async def test_whoever_comes_while_a_lost_reservation_without_users_leaves_may_get_another_device() -> None:
+    async with running(Node("n1"), user("a"), reservation("GPU-0")) as (requests, store):
+        requests.visible = {"a": "GPU-0"}
+        await asyncio.sleep(0.05)
+        store.put(replace(reservation("GPU-0"), deleted_ns=1))  # by somebody else
+        store.remove(Pod, "ml/a")
+        await requests.seen()
+        assert requests.deleted == []
+        await comes_as_it_leaves(requests, store)
+
+
+async def comes_as_it_leaves(requests: Requests, store: Store) -> None:
+    """A pod wants the device while the last reservation goes, and gets the one that the next says."""
+    store.put(replace(reservation("GPU-0"), deleted_ns=1))
+    acquired = asyncio.create_task(requests.controller.acquire(DEVICE, ()))
+    await requests.seen()
+    assert requests.created == []
+    store.remove(Pod, reservation("").key)
+    await requests.seen()
+    assert requests.created == [DEVICE.reservation]
+    store.put(replace(reservation("GPU-1"), uid="r2"))
+    await requests.seen()
+    async with asyncio.timeout(5.0):
+        assert await acquired == "GPU-1"
