@@ -46,7 +46,10 @@ class Clock:
         Seconds that never go back.
     wall_ns
         Nanoseconds since the epoch, which never jump.
+    cpu_s
+        Seconds of CPU that the calling thread has used.
     """
 
     monotonic: Callable[[], float] = time.monotonic
     wall_ns: Callable[[], int] = field(default_factory=SteadyWall)
+    cpu_s: Callable[[], float] = time.thread_time

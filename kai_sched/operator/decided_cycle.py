@@ -25,6 +25,8 @@ class DecidedCycle:
         The settings that were in force.
     plan
         The digest of the decisions (``plan.plan_text``).
+    cpu_s
+        The CPU time that the decision used: far less than ``seconds`` where others took the CPU.
     """
 
     cluster: Cluster
@@ -32,3 +34,4 @@ class DecidedCycle:
     seconds: float
     config: Config
     plan: str = ""
+    cpu_s: float = 0.0

@@ -31,7 +31,7 @@ from tests.cluster.device_plugin import DevicePlugin
 from tests.cluster.operator_process import Operator
 from tests.cluster.proxy import Proxy
 from tests.cluster.soak_faults import RandomFaults
-from tests.cluster.soak_growth import MemorySamples, cycle_figures, cycles_of, is_quiet, memory_figures
+from tests.cluster.soak_growth import SecondSamples, cycle_figures, cycles_of, is_quiet, memory_figures
 from tests.cluster.soak_judge import Judge, bound_twice, counted
 from tests.cluster.soak_load import Load
 from tests.cluster.soak_replicas import TAKE_OVER_S, ReadyAddress, Replicas
@@ -47,7 +47,7 @@ RIGHTS_KNOWN_S = 10.0  # after the API server has started
 def stay(faults: RandomFaults, stays: Operator, load: Load, minutes: float, plugin: DevicePlugin) -> list[Figure]:
     """Measure the replica that stays, while faults are made."""
     started, started_s, cpu_s, made = time.time(), time.monotonic(), stays.cpu_s, load.judge.made
-    memory = MemorySamples(stays)
+    samples = SecondSamples(stays)
     next_s = faults.pause_s()
     while (now_s := time.monotonic() - started_s) < minutes * 60:
         load.check()
@@ -62,9 +62,9 @@ def stay(faults: RandomFaults, stays: Operator, load: Load, minutes: float, plug
     limit_mb = faults.replicas.memory_limit_mb
     return [
         Figure("pods made, over the minutes", made / whole_s, "/s"),
-        *memory_figures(memory.samples, whole_s),
+        *memory_figures(samples.rss_mb, whole_s),
         Figure("RSS at its peak", stays.rss_peak_mb, "MB", limit_mb),
-        *cycle_figures(*cycles_of(stays.logs("cycle.done"), started), whole_s),
+        *cycle_figures(cycles_of(stays.logs("cycle.done"), started), samples.same_work_ms, whole_s),
         Figure("CPU of the leader", 100 * used_s / whole_s, "% of a core"),
         Figure("CPU of the leader", 1000 * used_s / max(1, made), "ms a pod"),
         *(Figure(name, count, "") for name, count in sorted(faults.made.items())),

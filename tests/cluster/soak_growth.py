@@ -2,6 +2,9 @@
 
 Minute 5 is compared with the last one; in a run of less than ten minutes what follows its first third with its last
 fifth. Cycles are those that decided something, by their log lines. No fault is made in the minutes that are compared.
+
+Cycles are compared by the CPU time that they used, over that of a piece of work that is always the same: how long they
+took, and how fast the CPU is, depends on what else runs on the machine.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -62,37 +66,63 @@ def memory_figures(samples: Samples, whole_s: float) -> list[Figure]:
     ]
 
 
-def cycle_figures(times_ms: Samples, pods: Samples, whole_s: float) -> list[Figure]:
-    """The median duration of cycles, early and late, beside the pods that they saw. Short runs have no target."""
+def cycle_figures(cycles: Cycles, same_work_ms: Samples, whole_s: float) -> list[Figure]:
+    """The medians of cycles, early and late, beside the pods that they saw. Short runs have no target.
+
+    ``same_work_ms``: the CPU time of work that is always the same, in ms.
+    """
     early, late = windows(whole_s)
-    first, last = median(times_ms, *early), median(times_ms, *late)
-    load = mean(pods, *early), mean(pods, *late)
-    named = _names(whole_s)
+    cpu_ms, work_ms = ([median(each, *when) for when in (early, late)] for each in (cycles.cpu_ms, same_work_ms))
+    in_work = [cpu / work for cpu, work in zip(cpu_ms, work_ms, strict=True)]
+    load = mean(cycles.pods, *early), mean(cycles.pods, *late)
     is_long = whole_s >= LONG_MINUTES * 60
     return [
-        Figure(f"cycle, {named[0]}, median", first, "ms"),
-        Figure(f"cycle, {named[1]}, median", last, "ms"),
-        Figure("cycle, growth between", _percent(first, last), "%", GROWTH_MAX if is_long else None),
+        *(
+            Figure(f"{what}, {name}, median", median(each, *when), "ms")
+            for what, each in (("cycle", cycles.ms), ("CPU of a cycle", cycles.cpu_ms), ("same work", same_work_ms))
+            for name, when in zip(_names(whole_s), (early, late), strict=True)
+        ),
+        Figure("CPU of a cycle in same work, growth", _percent(*in_work), "%", GROWTH_MAX if is_long else None),
         Figure("pods in a cycle, difference", abs(_percent(*load)), "%", LOAD_DIFFERS_MAX if is_long else None),
     ]
 
 
-def cycles_of(lines: Iterable[dict[str, Any]], started: float) -> tuple[Samples, Samples]:
-    """Duration in ms and number of pods of each cycle that bound something, from its log lines.
+@dataclass(frozen=True, slots=True)
+class Cycles:
+    """Of each cycle that bound something: how long it took, the CPU time that it used, and the pods that it saw."""
 
-    ``started`` is in seconds since the epoch.
-    """
+    ms: Samples
+    cpu_ms: Samples
+    pods: Samples
+
+
+def cycles_of(lines: Iterable[dict[str, Any]], started: float) -> Cycles:
+    """From their log lines. ``started`` is in seconds since the epoch."""
     found = [line for line in lines if line["bound"]]
     at_s = [datetime.fromisoformat(line["timestamp"]).timestamp() - started for line in found]
-    times, pods = ([float(line[name]) for line in found] for name in ("ms", "pods"))
-    return list(zip(at_s, times, strict=True)), list(zip(at_s, pods, strict=True))
+    return Cycles(
+        *(
+            list(zip(at_s, (float(line[name]) for line in found), strict=True))
+            for name in (field.name for field in fields(Cycles))
+        )
+    )
 
 
-class MemorySamples:
-    """Resident memory of a replica each second, in millions of bytes, from now until it ends."""
+def same_work_ms() -> float:
+    """The CPU time, in ms, of a piece of work like that of a cycle: objects are made, looked up and put in order."""
+    began_s = time.thread_time()
+    table = {f"pod-{number * 7919 % 8192}": (number % 13, number) for number in range(8192)}
+    assert sorted(table, key=table.__getitem__)
+    return 1000 * (time.thread_time() - began_s)
+
+
+class SecondSamples:
+    """Taken each second, from now until the replica ends: its resident memory in millions of bytes, and the same work
+    as ever."""
 
     def __init__(self, replica: Operator) -> None:
-        self.samples: list[tuple[float, float]] = []
+        self.rss_mb: list[tuple[float, float]] = []
+        self.same_work_ms: list[tuple[float, float]] = []
         self._replica = replica
         threading.Thread(target=self._follow, daemon=True).start()
 
@@ -100,7 +130,9 @@ class MemorySamples:
         started_s = time.monotonic()
         with suppress(OSError, AssertionError):  # it has ended
             while self._replica.process.exit_code is None:
-                self.samples.append((time.monotonic() - started_s, self._replica.rss_mb))
+                at_s = time.monotonic() - started_s
+                self.rss_mb.append((at_s, self._replica.rss_mb))
+                self.same_work_ms.append((at_s, same_work_ms()))
                 time.sleep(1.0)
 
 

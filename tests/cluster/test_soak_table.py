@@ -14,7 +14,7 @@ from tests.cluster.bench import Figure
 from tests.cluster.client import Object
 from tests.cluster.soak import audited
 from tests.cluster.soak_cluster import leftovers
-from tests.cluster.soak_growth import cycle_figures, cycles_of, is_quiet, memory_figures
+from tests.cluster.soak_growth import cycle_figures, cycles_of, is_quiet, memory_figures, same_work_ms
 from tests.cluster.soak_judge import Judge
 from tests.cluster.soak_replicas import container, memory_limit_mb
 from tests.cluster.soak_workloads import DEMANDS, Workload
@@ -64,24 +64,41 @@ def test_memory_that_grows_is_found(seconds: int, grows: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("slower", "fuller", "found"),
-    [(1.05, 1.0, ["ok", "ok"]), (1.2, 1.0, ["MISSED", "ok"]), (1.0, 1.2, ["ok", "MISSED"])],
+    ("more", "fuller", "slower", "found"),
+    [
+        (1.05, 1.0, 1.0, ["ok", "ok"]),
+        (1.2, 1.0, 1.0, ["MISSED", "ok"]),
+        (1.0, 1.2, 1.0, ["ok", "MISSED"]),
+        (1.5, 1.0, 1.5, ["ok", "ok"]),
+        (1.8, 1.0, 1.5, ["MISSED", "ok"]),
+    ],
 )
-def test_cycles_that_take_longer_at_the_same_load_are_found(slower: float, fuller: float, found: list[str]) -> None:
-    """In the last minute of 20, with one cycle that takes far longer; cycles that bound nothing do not count."""
+def test_cycles_that_use_more_cpu_at_the_same_load_are_found(
+    more: float, fuller: float, slower: float, found: list[str]
+) -> None:
+    """In the last minute of 20, with one cycle that takes far longer; cycles that bound nothing do not count, and
+    neither does a CPU that became slower."""
 
     def line(at_s: int, late: bool, bound: int) -> Object:
-        ms = 10.0 * (slower if late else 1.0) if bound else 1e6
-        text = f"1970-01-01T00:{at_s // 60:02}:{at_s % 60:02}.000000Z"
-        return {"timestamp": text, "ms": ms + 1000.0 * (at_s % 60 == 5), "pods": 400 * (fuller if late else 1.0)} | {
-            "bound": bound
+        cpu_ms = 10.0 * (more if late else 1.0) if bound else 1e6
+        return {
+            "timestamp": f"1970-01-01T00:{at_s // 60:02}:{at_s % 60:02}.000000Z",
+            "ms": cpu_ms * (3.0 if late else 1.0),
+            "cpu_ms": cpu_ms + 1000.0 * (at_s % 60 == 5),
+            "pods": 400 * (fuller if late else 1.0),
+            "bound": bound,
         }
 
     lines = [line(at_s, at_s > 1000, bound) for at_s in range(1200) for bound in (0, 3)]
-    times_ms, pods = cycles_of(lines, started=0.0)
-    assert len(times_ms) == 1200
-    assert verdicts(cycle_figures(times_ms, pods, 1200.0)) == found
-    assert verdicts(cycle_figures(times_ms, pods, 599.0)) == []
+    work = [(float(at_s), 5.0 * (slower if at_s > 1000 else 1.0)) for at_s in range(1200)]
+    cycles = cycles_of(lines, started=0.0)
+    assert len(cycles.cpu_ms) == 1200
+    assert verdicts(cycle_figures(cycles, work, 1200.0)) == found
+    assert verdicts(cycle_figures(cycles, work, 599.0)) == []
+
+
+def test_work_that_is_always_the_same_takes_some_time() -> None:
+    assert 0.1 < same_work_ms() < 1000.0
 
 
 def test_nothing_fails_in_the_minutes_that_are_compared() -> None:

@@ -239,8 +239,9 @@ class CycleLoop:
             else:
                 known.append(last if new[id(last)].cluster is view else of_view(last, view))
         result = merged(view, known)
-        seconds, plan = sum(each.seconds for each in decided), "+".join(each.plan for each in decided)
-        self._executor.report(DecidedCycle(view, result, seconds, self._settings.config, plan))
+        seconds, cpu_s = sum(each.seconds for each in decided), sum(each.cpu_s for each in decided)
+        plan = "+".join(each.plan for each in decided)
+        self._executor.report(DecidedCycle(view, result, seconds, self._settings.config, plan, cpu_s))
 
     def _ask(self, shards: Iterable[ServedShard]) -> None:
         """Ask what all shards want to know of selectors: these questions, and no others."""
@@ -278,19 +279,20 @@ class CycleLoop:
         inputs = CycleInputs(cluster, config, self._clock.wall_ns(), hints)
         started = self._clock.monotonic()
         try:
-            outcome, plan = await self._in_thread(partial(self._run, shard, inputs, whole))
+            outcome, plan, cpu_s = await self._in_thread(partial(self._run, shard, inputs, whole))
         except Exception as error:
             self._health.undecided(_tried(shard, inputs), error)
             raise
         self._health.decided(outcome, _tried(shard, inputs), shard.name)
         shard.last, shard.retry_at = outcome.result, outcome.retry_at
-        return DecidedCycle(cluster, outcome.result, self._clock.monotonic() - started, config, plan)
+        return DecidedCycle(cluster, outcome.result, self._clock.monotonic() - started, config, plan, cpu_s)
 
-    def _run(self, shard: ServedShard, inputs: CycleInputs, whole: bool) -> tuple[Outcome, str]:
-        """The outcome and the digest of the plan; in the thread."""
-        timer, cluster, config = self._clock.monotonic, inputs.cluster, inputs.config
+    def _run(self, shard: ServedShard, inputs: CycleInputs, whole: bool) -> tuple[Outcome, str, float]:
+        """The outcome, the digest of the plan, and the CPU time in seconds; in the thread."""
+        timer, cluster, config, began_s = self._clock.monotonic, inputs.cluster, inputs.config, self._clock.cpu_s()
         outcome = shard.quarantine.run_cycle(cluster, config, inputs.now_ns, timer, inputs.hints, whole)
-        return outcome, digest_of(plan_lines(outcome.result))
+        digest = digest_of(plan_lines(outcome.result))
+        return outcome, digest, self._clock.cpu_s() - began_s
 
     async def _in_thread(self, work: Callable[[], Done]) -> Done:
         self.busy_since = self._clock.monotonic()

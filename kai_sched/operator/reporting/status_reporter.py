@@ -131,6 +131,7 @@ class StatusReporter:
         (log.debug if idle else log.info)(
             "cycle.done",
             ms=round(decided.seconds * 1000, 1),
+            cpu_ms=round(decided.cpu_s * 1000, 1),
             solver_ms=round(decided.result.solver_s * 1000, 2),
             pods=len(decided.cluster.pods),
             nodes=len(decided.cluster.nodes),

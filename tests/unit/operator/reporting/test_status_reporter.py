@@ -222,6 +222,13 @@ async def test_idle_cycles_are_debug_with_a_sign_of_life_now_and_then(bench: Ben
     assert levels == ["info", "debug", "info", "info", "debug", "info", "info"]
 
 
+async def test_a_cycle_says_how_long_it_took_and_how_much_cpu_time_it_used(bench: Bench) -> None:
+    """So that a CPU that others took is told from a slow decision."""
+    with structlog.testing.capture_logs() as told:
+        bench.telling.acted(DecidedCycle(bench.store.cluster(), decided(), 0.5, Config(), cpu_s=0.02))
+    assert [(line["ms"], line["cpu_ms"]) for line in told if line["event"] == "cycle.done"] == [(500.0, 20.0)]
+
+
 async def test_who_has_a_place_is_told_once_who_leaves_it(bench: Bench) -> None:
     """And anew where it has another place."""
     bench.add(pod("a"))
