@@ -80,6 +80,7 @@ class PodReader:
         name, namespace = identity(meta), namespace_of(meta)
         labels = meta.labels or NO_LABELS
         annotations = meta.annotations or NO_LABELS
+        _check_switch("labels", labels, names.BACKGROUND_LABEL, warn)
         request = self._requests.read(spec, status)
         numa = self.numa.request(spec, status, request[0]) if self.numa.is_on else None
         zones = self.numa.placement(annotations, warn) if self.numa.is_on else (NO_PLACEMENT, False)
@@ -248,10 +249,15 @@ def _claims(spec: core.PodSpec, status: core.PodStatus) -> tuple[PodClaim, ...]:
 
 def _safe_to_consolidate(annotations: Mapping[str, str], warn: Warn) -> bool:
     """Whether consolidation may move the pod: unless its annotation is "false"."""
-    text = annotations.get(names.SAFE_TO_CONSOLIDATE_ANNOTATION, "true")
+    _check_switch("annotations", annotations, names.SAFE_TO_CONSOLIDATE_ANNOTATION, warn)
+    return annotations.get(names.SAFE_TO_CONSOLIDATE_ANNOTATION) != "false"
+
+
+def _check_switch(field: str, values: Mapping[str, str], name: str, warn: Warn) -> None:
+    """Warn of a value that is neither "true" nor "false": it counts as none."""
+    text = values.get(name, "true")
     if text not in ("true", "false"):
-        warn(f"metadata.annotations[{names.SAFE_TO_CONSOLIDATE_ANNOTATION}]", f'{shown(text)}: give "true" or "false"')
-    return text != "false"
+        warn(f"metadata.{field}[{name}]", f'{shown(text)}: give "true" or "false"')
 
 
 def _gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:

@@ -283,6 +283,13 @@ class TestPod:
             is safe
         )
 
+    @pytest.mark.parametrize(("text", "is_told"), [("true", False), ("false", False), ("yes", True)])
+    def test_a_background_label_that_says_neither_is_told(self, text: str, is_told: bool) -> None:
+        """By default only "true" puts a pod in the background."""
+        _, found = read("Pod", pod(labels={"kai.scheduler/background": text}))
+        told = [("metadata.labels[kai.scheduler/background]", '\'yes\': give "true" or "false"')]
+        assert found == (told if is_told else [])
+
     @pytest.mark.parametrize(
         ("text", "phase"),
         [
