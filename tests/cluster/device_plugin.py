@@ -6,16 +6,19 @@ kwok lets pods run, but knows of no devices. A node has as many devices as GPUs;
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import chain
 
 import urllib3
 
 from kai_sched.api import names
-from tests.cluster.client import Client, Object, Refused, path_to
+from tests.cluster.client import Client, Object, Refused, parallel, path_to
 from tests.cluster.objects import GPU
 
 NAMESPACE = "kai-resource-reservation"
 POLL_S = 0.05
+FEW_NODES = 8
 GONE = (404, 409)  # the pod has gone meanwhile, or another one has its name
 REFUSED = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no device is free"}
 
@@ -64,19 +67,23 @@ class DevicePlugin:
             self.failure = failure
 
     def _look(self) -> None:
-        reservations = list(self._reservations())
+        """All nodes at once, as each has a kubelet of its own: some hundred reservation pods may come in a second."""
+        reservations = [pod for pod in self.client.list("Pod", NAMESPACE) if pod["spec"].get("nodeName")]
+        leaving = [pod for pod in reservations if pod["metadata"].get("deletionTimestamp")]
+        if self._ends_pods and leaving:
+            parallel(self._end, leaving)
+        waiting = defaultdict(list)
         for pod in reservations:
-            if self._ends_pods and pod["metadata"].get("deletionTimestamp"):
-                self._end(pod)
-        waiting = [pod for pod in reservations if not device_of(pod) and pod["status"].get("phase") != "Failed"]
-        if not waiting:
-            return
-        free = {name: self._free(name) for name in {pod["spec"]["nodeName"] for pod in waiting}}
+            is_done = pod["metadata"].get("deletionTimestamp") or pod["status"].get("phase") == "Failed"
+            if not is_done and not device_of(pod) and pod["spec"]["nodeName"] not in self.mute:
+                waiting[pod["spec"]["nodeName"]].append(pod)
+        if waiting:
+            free = self._free(set(waiting))
+            parallel(lambda name: self._give(waiting[name], free[name]), sorted(waiting.keys() & free.keys()))
+
+    def _give(self, waiting: list[Object], devices: list[str]) -> None:
+        """The pods of a node that wait get the devices that are free, in turn; those for which none is left fail."""
         for pod in waiting:
-            node = pod["spec"]["nodeName"]
-            devices = free[node]
-            if node in self.mute or devices is None or pod["metadata"].get("deletionTimestamp"):
-                continue
             name, same = pod["metadata"]["name"], {"uid": pod["metadata"]["uid"]}
             try:
                 if devices:
@@ -98,26 +105,33 @@ class DevicePlugin:
             if refused.status not in GONE:
                 raise
 
-    def _reservations(self) -> Iterator[Object]:
-        return (pod for pod in self.client.list("Pod", NAMESPACE) if pod["spec"].get("nodeName"))
-
-    def _free(self, node: str) -> list[str] | None:
-        """The devices of the node that no pod has; None where the node is gone. Whole-GPU pods have the last ones."""
-        found = self.client.find("Node", node)
-        if found is None:
-            return None
-        whole, taken = 0, set()
-        for pod in self.client.list("Pod", query=f"fieldSelector=spec.nodeName%3D{node}"):
-            if pod["status"].get("phase") in ("Succeeded", "Failed"):
+    def _free(self, nodes: set[str]) -> dict[str, list[str]]:
+        """The devices that no pod has of each of these nodes that is there. Whole-GPU pods have the last ones."""
+        taken: dict[str, set[str]] = defaultdict(set)
+        whole: Counter[str] = Counter()
+        for pod in self._pods_on(nodes):
+            node = pod["spec"].get("nodeName")
+            if node not in nodes or pod["status"].get("phase") in ("Succeeded", "Failed"):
                 continue
             if pod["metadata"]["namespace"] == NAMESPACE:
-                taken.add(device_of(pod))
+                taken[node].add(device_of(pod))
             else:
                 limits = pod["spec"]["containers"][0].get("resources", {}).get("limits", {})
-                whole += int(limits.get(GPU, 0))
-        devices = [f"GPU-{node}-{n}" for n in range(int(found["status"]["allocatable"].get(GPU, 0)))]
-        left = [device for device in devices if device not in taken]
-        return left[: len(left) - whole] if whole else left
+                whole[node] += int(limits.get(GPU, 0))
+        found = {}
+        for each in self.client.list("Node"):
+            name, count = each["metadata"]["name"], int(each["status"]["allocatable"].get(GPU, 0))
+            if name in nodes:
+                left = [device for device in (f"GPU-{name}-{n}" for n in range(count)) if device not in taken[name]]
+                found[name] = left[: max(0, len(left) - whole[name])]
+        return found
+
+    def _pods_on(self, nodes: set[str]) -> Sequence[Object]:
+        """All pods of these nodes, and of others where there are many."""
+        if len(nodes) > FEW_NODES:
+            return self.client.list("Pod")
+        lists = parallel(lambda name: self.client.list("Pod", query=f"fieldSelector=spec.nodeName%3D{name}"), nodes)
+        return list(chain.from_iterable(lists))
 
 
 def device_of(pod: Object) -> str:
