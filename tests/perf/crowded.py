@@ -98,6 +98,25 @@ def own_constraints(prefix: str, n_nodes: int, pods: int, apart: bool) -> list[O
     return build.objects
 
 
+def near_others(prefix: str, n_nodes: int) -> list[Object]:
+    """A cluster full of pods of a queue without quota; as many wait, each to be on a node with one of the others.
+
+    So one of the others stays on each node.
+    """
+    build = Builder(prefix)
+    build.nodes(n_nodes, named=True)
+    total = n_nodes * GPUS_PER_NODE
+    running = build.queue("running", "", 0.0, 0, weight=0.0)
+    pending = build.queue("pending", "", float(total), 1)
+    for j in range(total):
+        build.job(j, running, node=build.node(j % n_nodes), labels={"app": "web"})
+    term = PodTerm(HOSTNAME, (Requirement("app", "In", ("web",)),), ("ml",))
+    shape = replace(build.shape(1), affinity=(term,))
+    for j in range(total):
+        build.job(total + j, pending, shape=shape)
+    return build.objects
+
+
 def full_of_single_pods(build: Builder, rng: random.Random, n_nodes: int, holders: list[str]) -> int:
     """Fill all nodes with running pods of 1, 1, 2 or 4 GPUs that may be preempted; returns how many."""
     j = 0

@@ -11,7 +11,7 @@ from kai_sched.model.constraints import PodTerm, Requirement
 from kai_sched.model.objects import Object, PriorityClass
 from kai_sched.model.store import Store
 from tests.perf.builder import GPUS_PER_NODE, HOSTNAME, Builder
-from tests.perf.crowded import many_queues, mixed_reclaim, one_elastic, own_constraints
+from tests.perf.crowded import many_queues, mixed_reclaim, near_others, one_elastic, own_constraints
 from tests.perf.devices import claims, fractions
 from tests.perf.explained import explained_40n, explained_2000n
 from tests.perf.in_topology import gang_in_a_rack, gangs_in_zones
@@ -265,6 +265,12 @@ CASES: dict[str, Case] = {
         EVERY_ACTION,
         Outcome(evicted=248 * GPUS_PER_NODE, held_gpus=248 * GPUS_PER_NODE),
     ),
+    **{
+        f"reclaim-near-{n}n": Case(
+            partial(near_others, n_nodes=n), ("reclaim",), Outcome(evicted=(GPUS_PER_NODE - 1) * n)
+        )
+        for n in (200, 1000)
+    },
     "own-affinity-1000n": Case(
         partial(own_constraints, n_nodes=1000, pods=5000, apart=False), EVERY_ACTION, Outcome(reasons_for_all=True)
     ),

@@ -63,6 +63,7 @@ def make_search(snapshot: Snapshot) -> Search:
         freed_ports=np.zeros((n_nodes, snapshot.host_ports.ptr.size - 1), np.int64),
         freed_users=np.zeros(snapshot.volumes.group.size, np.int64),
         domain=np.zeros(snapshot.n_domains, np.int64),
+        met=np.zeros(snapshot.n_domains, np.int64),
         held=np.zeros((n_jobs, 3)),
         ask=np.zeros((n_jobs, 3)),
         pending=np.zeros(longest, np.int64),

@@ -97,6 +97,7 @@ class SearchTasks(NamedTuple):
     times: Longs  # how often the scenario names it
     blocked: Floats  # GPUs that its parts keep from others beyond what its queue pays (``rules.blocked_devices``)
     left_node: Longs  # the node that it left in an earlier search of this cycle, plus 1; 0: none
+    next_there: Longs  # link: the next task that was on its node when tasks were chained in this action
 
 
 class SearchJobs(NamedTuple):
@@ -123,6 +124,7 @@ class SearchNodes(NamedTuple):
     order: Longs  # nodes with potential victims, in the order in which they got the first one
     scenario_mark: Longs  # scenario_clock: the scenario has a victim on it
     place: Longs  # its place in ``order``
+    first_there: Longs  # link: the first task that was on the node when tasks were chained in this action
 
 
 class SearchSets(NamedTuple):
@@ -184,6 +186,7 @@ class Lists(NamedTuple):
     touched_jobs: Longs  # jobs that gave a chunk in this accumulation
     chunk_start: Longs  # by chunk: its first entry in ``potential``
     emptied: Longs  # by chunk: the set of which no task is left without it, or NULL
+    neighbours: Longs  # jobs that ``victims.neighbours`` has settled since it began
 
 
 class Counts(NamedTuple):
@@ -199,6 +202,8 @@ class Counts(NamedTuple):
     touched_jobs: Longs  # of Lists.touched_jobs
     jobs: Longs  # of Lists.jobs
     kinds: Longs  # rows of Kinds in use
+    neighbours: Longs  # of Lists.neighbours
+    chained: Longs  # 1: tasks are chained by node in this action
     action: Longs  # the action that searches
     clock: Longs  # clock: moves with each search, that is, with each preemptor
     scenario_clock: Longs  # clock: moves with each scenario
@@ -234,6 +239,7 @@ class Search(NamedTuple):
     freed_ports: Longs  # (N, P) of ``state.ports``, what possible victims hold
     freed_users: Longs  # (F,) of ``state.volumes.users``, what possible victims are
     domain: Longs  # (D,) scratch
+    met: Longs  # (D,) 1: a pod that matches stays in the domain of the term, or was looked for (``victims.neighbours``)
     held: Floats  # (J, 3) what each job holds in the working state, pipelined tasks not counted
     ask: Floats  # (J, 3) what each job asks for next in the working state
     pending: Longs  # (L,) the chunk for which room is made

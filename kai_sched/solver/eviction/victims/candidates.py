@@ -20,7 +20,7 @@ from kai_sched.snapshot.tables import Action, Snapshot, Status
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.tables import DEAD, JobOrder, Search
 from kai_sched.solver.eviction.victims.leaf_order import job_comes_first, mark_runs, sort_list
-from kai_sched.solver.eviction.victims.neighbours import needs_others, settle_neighbours
+from kai_sched.solver.eviction.victims.neighbours import settle_neighbours, settle_new_neighbours
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import count_pending
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
@@ -222,17 +222,14 @@ def reinsert_job(j: int, ctx: Context, search: Search) -> None:
 def take_out_neighbours(ctx: Context, search: Search) -> None:
     """Take the jobs out of the victims near which a committed search placed pods; nothing without required affinity.
 
-    Reads ``lists.placed`` (T + 1,); updates the lists of the leaves in place, (J,).
+    Reads ``lists.placed`` (T + 1,); updates the lists of the leaves in place, (J,). ``counts.work`` grows.
     """
-    needed = False
-    for entry in range(search.counts.placed[0]):
-        needed = needed or needs_others(int(ctx.snapshot.tasks.cls[search.lists.placed[entry]]), ctx)
-    if not needed or not settle_neighbours(ctx, search):
-        return
-    for j in range(ctx.snapshot.jobs.queue.shape[0]):
-        if search.jobs.settled[j] == 1 and search.victims.jobs.skip[j] != DEAD:
-            search.queues.victims_surveyed[ctx.snapshot.jobs.queue[j]] = 0
-            move_out(ctx.snapshot.jobs.queue[j], j, search.victims)
+    settle_new_neighbours(ctx, search)
+    for entry in range(search.counts.neighbours[0]):
+        j = search.lists.neighbours[entry]
+        q = ctx.snapshot.jobs.queue[j]
+        search.queues.victims_surveyed[q] = 0
+        move_out(q, j, search.victims)
 
 
 @inner
