@@ -19,7 +19,7 @@ from kai_sched.cluster.client import MERGE, STRATEGIC, Api, ApiFailure
 from kai_sched.cluster.delivery import Delivery, Workers, deliver
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import Path, object_path, objects_path
-from kai_sched.cluster.retry import STATUSES
+from kai_sched.cluster.retry import CONDITIONS, STATUSES
 from kai_sched.cluster.write_queue import WriteQueue, describe
 from kai_sched.model.times import format_time
 from kai_sched.plan.effects import Annotate, Emit, PatchStatus, Ref, SetCondition, Write
@@ -100,7 +100,8 @@ class StatusWriter:
         await self._workers.run()
 
     async def _work(self, write: Write) -> None:
-        await deliver(_WriteRequest(self._queue, write, self._send), STATUSES, self._rng)
+        policy = CONDITIONS if isinstance(write, SetCondition) else STATUSES
+        await deliver(_WriteRequest(self._queue, write, self._send), policy, self._rng)
 
     async def _send(self, write: Write) -> None:
         match write:

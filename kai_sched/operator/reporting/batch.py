@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from kai_sched.cluster.backoff import Backoff
 from kai_sched.model.config import Config
 from kai_sched.model.keys import split_key
 from kai_sched.model.shards import UnservedPool, pool_texts, unserved_pools
@@ -31,6 +32,7 @@ from kai_sched.telemetry.metrics import Metrics
 from kai_sched.telemetry.unexpected import FAULTS
 
 PART = "status"  # of the process, where faults are counted
+AGAIN = Backoff(1.0, 60.0)  # after a computation of statuses that failed: an idle cluster has no cycle that asks anew
 OTHERS = "..."  # in place of the node pools that are not named; no label can have that value
 
 log = structlog.get_logger("cycle")
@@ -91,6 +93,7 @@ class StatusComputer:
         self._metrics = metrics
         self._starts = FirstStarts(metrics.observe_first_start)
         self._pipelined: dict[str, str] = {}  # the nodes that pods wait for, by uid of the pod
+        self._failures = 0  # of the computation of statuses, in a row
         self._unserved: set[str] = set()  # node pools that no shard has, of several, as they were told last
 
     def compute(self, batch: Batch) -> tuple[list[Write], float | None]:
@@ -115,7 +118,9 @@ class StatusComputer:
         except Exception as error:
             self._reconciler.mark_all()
             FAULTS.note(PART, "all of them", error)
-            return writes, None
+            self._failures += 1
+            return writes, AGAIN.wait_s(self._failures)
+        self._failures = 0
         return writes + found, again_s
 
     def _statuses(self, batch: Batch, decided: DecidedCycle) -> tuple[list[Write], float | None]:

@@ -40,10 +40,13 @@ class FirstStarts:
         self._report = report
         self._starting: dict[str, _Starting] = {}  # by key of the group
         self._group_of: dict[str, str] = {}  # the key of the group, by uid of a pod under way
+        # When pods of no such group were bound, by uid. A cycle of several shards is told when the last one has
+        # decided: what the first one binds may be done by then.
+        self._early: dict[str, int] = {}
         self._started: dict[str, str] = {}  # uid by key of groups whose annotation does not say yet that they started
 
     def decided(self, cluster: Cluster, result: CycleResult) -> None:
-        """A cycle has decided; its binds are about to be sent."""
+        """A cycle has decided; its binds are about to be sent, or have been."""
         for bind in result.effects:
             if not isinstance(bind, Bind):
                 continue
@@ -62,12 +65,17 @@ class FirstStarts:
             starting.group = group
             starting.pods[bind.uid] = pod.sub_group or DEFAULT_SET
             self._group_of[bind.uid] = group.key
+        early, self._early = self._early, {}
+        for pod_uid, done_ns in early.items():
+            if pod_uid in self._group_of:
+                self.bound(pod_uid, done_ns)
 
     def bound(self, pod_uid: str, done_ns: int) -> None:
         """The API server has accepted the bind of this pod."""
         key = self._group_of.pop(pod_uid, "")
         starting = self._starting.get(key)
         if starting is None:
+            self._early[pod_uid] = done_ns
             return
         starting.bound[starting.pods.pop(pod_uid)] += 1
         group = starting.group

@@ -34,7 +34,8 @@ KUBERNETES_GROUP = names.KUBERNETES_GROUPS
 
 
 class Observations:
-    """For one event loop. There are no more observations than objects.
+    """For one event loop. There is at most one observation for each object that is there, and for each one that was
+    taken and has gone since: a standby, which takes none, keeps nothing of objects that are gone.
 
     The methods are those of ``StatusReconciler``.
 
@@ -48,13 +49,15 @@ class Observations:
 
     def __init__(self) -> None:
         self._found: Found = {}
-        self._pods: set[str] = set()  # with an observation: other pods need not be forgotten
+        self._taken: set[tuple[str, str]] = set()  # what the reconciler knows: all else need not be forgotten
         self.unschedulable: set[str] = set()
         self.owners = OwnerIndex(self._observe_owner)
 
     def take(self) -> Found:
         """Return all observations since the last call."""
         found, self._found = self._found, {}
+        self._taken.update(found)
+        self._taken.difference_update([each for each, facts in found.items() if facts is None])
         return found
 
     def observe_queue(self, name: str, uid: str, raw_status: bytes, fault: str = "") -> None:
@@ -71,32 +74,38 @@ class Observations:
 
     def observe_pod(self, key: str, uid: str, condition: PodCondition | None) -> None:
         """See StatusReconciler."""
-        self._pods.add(key)
         waits = condition is not None and (condition.status, condition.reason) == ("False", names.UNSCHEDULABLE)
         (self.unschedulable.add if waits else self.unschedulable.discard)(key)
         self._found[POD, key] = (uid, condition)
 
     def forget_queue(self, name: str) -> None:
         """See StatusReconciler."""
-        self._found[QUEUE, name] = None
+        self._forget(QUEUE, name)
 
     def forget_pod_group(self, key: str) -> None:
         """See StatusReconciler."""
-        self._found[POD_GROUP, key] = None
+        self._forget(POD_GROUP, key)
 
     def forget_kubernetes_group(self, key: str) -> None:
         """See StatusReconciler."""
-        self._found[KUBERNETES_GROUP, key] = None
+        self._forget(KUBERNETES_GROUP, key)
 
     def forget_pod(self, key: str) -> None:
         """See StatusReconciler."""
-        if key in self._pods:
-            self._pods.discard(key)
-            self.unschedulable.discard(key)
-            self._found[POD, key] = None
+        self.unschedulable.discard(key)
+        self._forget(POD, key)
 
     def _observe_owner(self, group: str, owned: GroupOwner | None) -> None:
-        self._found[OWNER, group] = owned
+        if owned is None:
+            self._forget(OWNER, group)
+        else:
+            self._found[OWNER, group] = owned
+
+    def _forget(self, kind: str, key: str) -> None:
+        if (kind, key) in self._taken:
+            self._found[kind, key] = None
+        else:
+            self._found.pop((kind, key), None)
 
 
 def observe_all(found: Found, reconciler: StatusReconciler) -> None:

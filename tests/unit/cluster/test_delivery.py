@@ -14,6 +14,7 @@ from kai_sched.cluster.failure import NOT_LEADER, ApiFailure
 from kai_sched.cluster.request_slots import RequestKind, RequestSlots, request_kind
 from kai_sched.cluster.retry import (
     BINDS,
+    CONDITIONS,
     EVICTIONS,
     GROUP_MEMBERS,
     POD_GROUPS,
@@ -89,7 +90,7 @@ async def test_while_others_come_first_one_worker_goes_on_in_order() -> None:
     task.cancel()
 
 
-POLICIES = [BINDS, EVICTIONS, STATUSES, VOLUMES, POD_GROUPS, GROUP_MEMBERS]
+POLICIES = [BINDS, EVICTIONS, STATUSES, CONDITIONS, VOLUMES, POD_GROUPS, GROUP_MEMBERS]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -102,6 +103,7 @@ def test_a_write_without_the_lease_is_given_up(policy: RetryPolicy) -> None:
     [
         (BINDS, {0: "inspect", 401: "give up", 404: "give up", 409: "inspect", 429: "retry", 500: "inspect"}),
         (EVICTIONS, {0: "inspect", 403: "give up", 404: "inspect", 409: "inspect", 429: "retry", 503: "inspect"}),
+        (CONDITIONS, {0: "retry", 400: "give up", 404: "give up", 409: "retry", 429: "retry", 500: "retry"}),
         (STATUSES, {0: "retry", 400: "give up", 404: "give up", 409: "give up", 429: "retry", 500: "retry"}),
         (VOLUMES, {0: "give up", 409: "give up", 429: "give up", 500: "give up"}),
         (POD_GROUPS, {0: "retry", 403: "retry", 404: "retry", 409: "inspect", 422: "retry", 500: "retry"}),

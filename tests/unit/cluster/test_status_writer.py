@@ -14,7 +14,7 @@ from kai_sched.api.legal import is_subdomain
 from kai_sched.cluster import delivery, write_queue
 from kai_sched.cluster.client import ApiFailure
 from kai_sched.cluster.event_budget import EventBudget
-from kai_sched.cluster.retry import STATUSES
+from kai_sched.cluster.retry import CONDITIONS, STATUSES
 from kai_sched.cluster.status_writer import StatusWriter, event_of, path_of
 from kai_sched.cluster.write_queue import EVENTS_MAX, WriteQueue
 from kai_sched.model.times import format_time
@@ -190,6 +190,36 @@ async def test_a_refusal_for_good_is_told_and_the_next_goes_on(bench: Bench, why
     await bench.write(lost, Annotate(GROUP, {"a": "1"}))
     assert bench.failed == [(lost, why)]
     assert len(bench.api.asked) == 2
+
+
+async def test_a_condition_that_meets_another_write_is_sent_again_with_the_version_of_that(bench: Bench) -> None:
+    """The group writer marks a pod, and the event that tells so is still on its way."""
+
+    async def conflict() -> bytes:
+        bench.versions["ml/a"] = "18"
+        raise failure(409, "Conflict")
+
+    bench.api.answers["PATCH"] = [conflict]
+    await bench.write(condition(changes=True))
+    assert [body["metadata"]["resourceVersion"] for body in bench.bodies] == ["17", "18"]
+    assert bench.failed == []
+
+
+async def test_a_condition_of_a_pod_that_is_bound_or_gone_is_not_sent_again(bench: Bench) -> None:
+    async def conflict() -> bytes:
+        bench.versions.clear()
+        raise failure(409, "Conflict")
+
+    bench.api.answers["PATCH"] = [conflict]
+    await bench.write(condition())
+    assert (len(bench.api.asked), bench.failed) == (1, [])
+
+
+async def test_a_condition_that_meets_other_writes_for_ever_is_given_up(bench: Bench) -> None:
+    bench.api.answers["PATCH"] = [failure(409, "Conflict")] * 99
+    await bench.write(condition())
+    assert len(bench.api.asked) == CONDITIONS.attempts
+    assert [why.status for _, why in bench.failed if why] == [409]
 
 
 async def test_it_gives_up_in_the_end(bench: Bench) -> None:

@@ -54,22 +54,23 @@ _LIBC = ctypes.CDLL(None)
 
 
 class Lease:
-    """Always held."""
+    """Always held, or never."""
 
     created, ended, failure, state, holder, identity = False, False, "", "held", "us", "us"
     guarded_s = 5.0
 
-    def __init__(self, *_: object, **__: object) -> None:
-        pass
+    def __init__(self, leads: bool) -> None:
+        self._leads = leads
 
     def held(self) -> bool:
-        return True
+        return self._leads
 
     def start(self, name: str) -> None:
         pass
 
     async def wait_held(self) -> None:
-        pass
+        if not self._leads:
+            await asyncio.Event().wait()
 
     async def wait_lost(self) -> None:
         await asyncio.Event().wait()
@@ -180,19 +181,21 @@ class Server:
 
 
 class Traffic:
-    """``run`` is a context in which the operator leads; ``pods`` is how many have come so far.
+    """``run`` is a context in which the operator runs; ``pods`` is how many have come so far.
 
-    ``settle_s`` is how long it takes until all that is put off has been done.
+    ``settle_s`` is how long it takes until all that is put off has been done. Unless it ``leads`` the operator is a
+    standby, and another one binds the pods.
     """
 
-    def __init__(self, settle_s: float = 1.5) -> None:
+    def __init__(self, settle_s: float = 1.5, leads: bool = True) -> None:
         self._settle_s = settle_s
+        self._leads = leads
         self.server = Server()
         options, settings = RunOptions(), LiveSettings(RunOptions().config, "default")
         api: Any = self.server
         self.later_s = 0.0  # what the operator's clock is ahead of the machine's
         clock = Clock(lambda: time.monotonic() + self.later_s, lambda: time.time_ns() + round(self.later_s * 1e9))
-        lease: Any = Lease()
+        lease: Any = Lease(leads)
         self.pages = Pages(Metrics("kai", clock.monotonic), lambda: (True, "us"))
         webhooks, rng = WebhookService(options, api, settings, self.pages), random.Random(1)
         recorder = CycleRecorder(Path("unused"), clock.monotonic, time.time)
@@ -281,9 +284,18 @@ class Traffic:
         self.pods += BATCH
         async with asyncio.timeout(DEADLINE_S):
             for key in wanted:
+                if not self._leads:
+                    await self._bind(key)
                 while not (content := self.server.objects[POD][key])["spec"].get("nodeName"):  # noqa: ASYNC110
                     await asyncio.sleep(0.001)
                 self.server.put(POD, content | {"status": {"phase": "Running"}})
+
+    async def _bind(self, key: str) -> None:
+        """As the operator that leads does, once ours has seen the pod."""
+        while key not in self.intake.sink.known(POD):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        pod = self.server.objects[POD][key]
+        self.server.put(POD, pod | {"spec": pod["spec"] | {"nodeName": self._nodes[-1]}})
 
     def _surroundings(self, number: int) -> list[tuple[Kind, Object]]:
         """A namespace, a queue and a priority class for the batch; a node goes, another comes."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from kai_sched.model.objects import Pod, PodGroup, SubGroup
 from kai_sched.model.store import Cluster
 from kai_sched.operator.reporting.first_starts import FirstStarts
@@ -48,6 +50,28 @@ def test_a_gang_has_started_with_the_last_bind_of_its_minimum() -> None:
     watched.bound(pods[0], 7.5)
     watched.bound(pods[1], 9.0)
     assert watched.reported == [("team", 7.5)]
+
+
+@pytest.mark.parametrize("early", [1, 2, 3])
+def test_what_is_bound_before_its_cycle_is_told_counts(early: int) -> None:
+    """A cycle of several shards is told when the last one has decided; the first one's binds are under way by then."""
+    watched, pods = Watched(), members(3)
+    for number in range(early):
+        watched.bound(pods[number], 5.0 + number)
+    watched.decide(gang(), pods)
+    for number in range(early, 3):
+        watched.bound(pods[number], 5.0 + number)
+    assert watched.reported == [("team", 6.0)]
+
+
+def test_nothing_is_kept_of_binds_that_count_for_no_group() -> None:
+    watched, pods = Watched(), members(2)
+    watched.bound(pod("alone"), 1.0)
+    watched.decide(gang(), pods)
+    for each in pods:
+        watched.bound(each, 2.0)
+    assert vars(watched.starts)["_early"] == {}
+    assert watched.reported == [("team", 2.0)]
 
 
 def test_a_bind_that_failed_and_is_sent_again_counts_when_it_is_done() -> None:

@@ -162,6 +162,32 @@ async def test_a_fault_in_one_computation_keeps_nothing_from_the_next(
     await bench.until(lambda: len(bench.taken.writes) == 2)
 
 
+async def test_a_computation_that_fails_is_repeated_without_a_cycle(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an idle cluster there is none that would ask for it; each time it waits longer."""
+    begun: list[float] = []
+    compute = StatusReconciler.writes
+
+    def fails_at_first(self: StatusReconciler, *args: Any) -> Any:
+        begun.append(bench.time)
+        if len(begun) < 4:
+            raise KeyError("oh")
+        return compute(self, *args)
+
+    monkeypatch.setattr(StatusReconciler, "writes", fails_at_first)
+    bench.add(pod("a"))
+    start = bench.time
+    bench.decide(groups=[state("ml/a", {"Pending": 1}, NO_ROOM)])
+    for count in range(1, 4):
+        await bench.until(lambda count=count: len(begun) == count and bench.telling._due is not None)
+        assert bench.telling._due is not None
+        bench.time = bench.telling._due
+        bench.telling._planned.set()
+    await bench.until(lambda: len(bench.taken.writes) == 2)
+    assert begun == [start, start + 1.0, start + 3.0, start + 7.0]
+
+
 async def test_who_was_bound_is_one_line_a_group_and_one_event_a_pod(bench: Bench) -> None:
     bench.add(pod_group("g"))
     for n in range(3):
