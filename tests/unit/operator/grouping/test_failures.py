@@ -137,6 +137,30 @@ async def test_what_raises_is_tried_again(played: Played, monkeypatch: pytest.Mo
     await until(lambda: played.shown("a") == (NAME, None))
 
 
+async def test_many_sources_that_fail_for_one_mistake_are_tried_less_and_less_often(played: Played) -> None:
+    """It is in the workload that is above all of them, and each finds what another one has read of it."""
+    version = "example.com/v1"
+    played.api.kinds[version] = ("Workload",)
+    top = {**job("top"), "apiVersion": version, "kind": "Workload"}
+    top["metadata"]["annotations"]["kai.scheduler/batch-min-member"] = "many"
+    played.api.put(top)
+    above = {"apiVersion": version, "kind": "Workload", "name": "top", "uid": "uid-top"}
+    for n in range(20):
+        owner = job(f"job-{n}")
+        owner["metadata"]["ownerReferences"] = [above]
+        played.owned(played.api.put(owner), f"pod-{n}")
+    played.start()
+    await until(lambda: len(played.events) == 20)
+    await asyncio.sleep(0.5)
+    requests, asked = played.intake.requests.reconciles, played.api.asked_for("GET", "/workloads/top")
+    assert asked <= 20 * 7, "doubling from 0.02 s there are 6 in half a second, and those before the first failure"
+    assert all(requests.has_failed(f"uid-job-{n}") for n in range(20))
+    played.api.put({**top, "metadata": {**top["metadata"], "annotations": {}}})
+    await until(lambda: all(played.place(f"pod-{n}") for n in range(20)))
+    await settle(played)
+    assert not any(requests.has_failed(f"uid-job-{n}") for n in range(20))
+
+
 @pytest.mark.parametrize("kind", ["pods", "podgroups"])
 async def test_a_write_that_a_quota_or_a_policy_refuses_is_told(played: Played, kind: str) -> None:
     is_refused = True
