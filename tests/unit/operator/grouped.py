@@ -23,8 +23,13 @@ from tests.unit.operator.builders import Grouping, Intake
 
 Object = dict[str, Any]
 PLURALS = {"Job": "jobs", "CronJob": "cronjobs", "RayCluster": "rayclusters", "PodGroup": "podgroups", "Pod": "pods"}
-PLURALS |= {"RayService": "rayservices", "Workload": "workloads"}
-KINDS = {"batch/v1": ("Job", "CronJob"), "ray.io/v1": ("RayCluster", "RayService")}
+PLURALS |= {"RayService": "rayservices", "Workload": "workloads", "Deployment": "deployments"}
+KINDS = {
+    "apps/v1": ("Deployment",),
+    "batch/v1": ("Job", "CronJob"),
+    "example.com/v1": ("Workload",),
+    "ray.io/v1": ("RayCluster", "RayService"),
+}
 GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/ml/podgroups"
 
 
@@ -40,6 +45,24 @@ def ray_cluster(name: str, workers: int) -> Object:
     spec = {"workerGroupSpecs": [{"groupName": "workers", "replicas": workers, "minReplicas": workers}]}
     meta = {"name": name, "uid": f"uid-{name}", "labels": {"kai.scheduler/queue": "team"}}
     return {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": meta, "spec": spec}
+
+
+def workload(name: str, **annotations: str) -> Object:
+    """A workload of a kind without a rule."""
+    meta = {"name": name, "uid": f"uid-{name}", "annotations": annotations, "labels": {"kai.scheduler/queue": "team"}}
+    return {"apiVersion": "example.com/v1", "kind": "Workload", "metadata": meta}
+
+
+def deployment(name: str = "web") -> Object:
+    """A Deployment, each of whose pods is a group."""
+    return {**job(name), "apiVersion": "apps/v1", "kind": "Deployment"}
+
+
+def below(owner: Object, content: Object) -> Object:
+    """The content, owned by the owner."""
+    meta = owner["metadata"]
+    reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": meta["name"], "uid": meta["uid"]}
+    return {**content, "metadata": {**content["metadata"], "ownerReferences": [reference]}}
 
 
 def path_of(content: Object) -> str:
