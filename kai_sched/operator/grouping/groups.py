@@ -161,6 +161,8 @@ class Groups:
         if raw is None:
             group.is_sure = False
             self._requests.reconcile(group.source, uncached=True)
+        if group.moves and group.is_written and any(map(self._has_node, group.members)):
+            group.moves = False  # pods are bound by the queue that is written: another one now is somebody's choice
         self._refresh(key, group)
 
     # What is decided
@@ -353,10 +355,10 @@ class Groups:
     def _refresh(self, key: str, group: WantedGroup) -> None:
         """Have the store show the group as it is wanted, and have it written if the API server shows it otherwise."""
         created = (group.like.metadata or core.Meta()).creation_timestamp
-        is_written = self._shown.put_wanted(key, group.wanted, created, group.moves)
+        group.is_written = self._shown.put_wanted(key, group.wanted, created, group.moves)
         if not self._shown.is_ours(key):
             return
-        if not is_written and group.is_sure:
+        if not group.is_written and group.is_sure:
             self._requests.write(POD_GROUP, key)
         if key in self._shown:
             for pod in group.unwritten:

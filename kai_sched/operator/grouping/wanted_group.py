@@ -41,8 +41,11 @@ class WantedGroup:
     is_sure
         Whether the group has been decided again since the API server lost it, or it lost the source or the owner that
         decides.
+    is_written
+        Whether the API server shows the PodGroup as it is wanted.
     moves
-        Whether the queue label of the workload counts: no pod had a node when it was read.
+        Whether the queue label of the workload counts: no pod had a node when it was read. Where a pod has one by the
+        time somebody changes the PodGroup after that was written, it does not any more.
     deciders
         The owners of its pods, where there can be several.
     """
@@ -53,6 +56,7 @@ class WantedGroup:
     members: dict[str, str] = field(default_factory=dict)
     unwritten: set[str] = field(default_factory=set)
     is_sure: bool = True
+    is_written: bool = False
     moves: bool = False
     deciders: Deciders = field(default_factory=Deciders)
     _sources: dict[str, _Source] = field(default_factory=dict)
