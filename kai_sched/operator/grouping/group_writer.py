@@ -37,7 +37,7 @@ class GroupWriter:
     groups
         Knows what is to be written.
     sink
-        Gets the answers of the API server, so that they count at once.
+        Gets the answers of the API server, so that they count at once; those that come after news of a deletion do not.
     requests
         What is to be written.
     reporter
@@ -81,7 +81,7 @@ class GroupWriter:
             return
         exists, body = found
         write = replace_group if exists else create_group
-        self._sink.changed(POD_GROUP, await write(self._api, key, body))
+        self._sink.changed_late(POD_GROUP, await write(self._api, key, body))
 
     async def _write_pod(self, key: str) -> None:
         metadata = self._groups.pod_write(key)
@@ -110,7 +110,7 @@ class GroupWriter:
         """Read a PodGroup that somebody else has written; return whether that was news."""
         before = self._sink.known(POD_GROUP).get(key)
         try:
-            self._sink.changed(POD_GROUP, await get_group(self._api, key))
+            self._sink.changed_late(POD_GROUP, await get_group(self._api, key))
         except ApiFailure as failure:
             log.info("group.unread", group=key, problem=str(failure))
         return self._sink.known(POD_GROUP).get(key) != before

@@ -72,8 +72,8 @@ def path_of(content: Object) -> str:
 
 
 class MemoryApi:
-    """Objects by path. ``before`` is awaited before each request, and may raise; ``seen`` is told of each change;
-    ``kinds`` are those that own pods."""
+    """Objects by path. ``before`` is awaited before each request, and may raise, ``after`` before a write is answered;
+    ``seen`` is told of each change; ``kinds`` are those that own pods."""
 
     def __init__(self, seen: Callable[[Kind, Object | None, Object], None]) -> None:
         self.objects: dict[str, Object] = {}
@@ -82,6 +82,7 @@ class MemoryApi:
         self.version = 100
         self.seen = seen
         self.before: Callable[[str, str], Awaitable[None]] | None = None
+        self.after: Callable[[str, str], Awaitable[None]] | None = None
 
     def asked_for(self, verb: str, part: str = "") -> int:
         return sum(one[0] == verb and part in one[1] for one in self.asked)
@@ -104,7 +105,10 @@ class MemoryApi:
                 raise ApiFailure(method, path, 409, "Conflict", "it has changed")
         else:
             content = self._patched(path, content["metadata"])
-        return json.dumps(self.put(content, path)).encode()
+        answer = json.dumps(self.put(content, path)).encode()
+        if self.after is not None:
+            await self.after(method, path)
+        return answer
 
     async def list_pages(
         self, path: str, _: object, limit: int = 500, accept: str = "", **__: Any
