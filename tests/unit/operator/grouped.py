@@ -101,7 +101,7 @@ class MemoryApi:
                 raise ApiFailure(method, path, 409, "AlreadyExists", "it is there")
             content["metadata"]["uid"] = f"uid-{self.version}"
         elif method == "PUT":
-            if content["metadata"]["resourceVersion"] != self._get(path)["metadata"]["resourceVersion"]:
+            if content["metadata"]["resourceVersion"] != self._get(path, method)["metadata"]["resourceVersion"]:
                 raise ApiFailure(method, path, 409, "Conflict", "it has changed")
         else:
             content = self._patched(path, content["metadata"])
@@ -139,14 +139,14 @@ class MemoryApi:
         if content["kind"] in ("Pod", "PodGroup"):
             self.seen((content["apiVersion"], content["kind"]), now, content)
 
-    def _get(self, path: str) -> Object:
+    def _get(self, path: str, method: str = "GET") -> Object:
         if path == "/apis":
             return {"groups": [{"versions": [{"groupVersion": each}]} for each in self.kinds]}
         version = path.removeprefix("/apis/")
         if version in self.kinds:
             return {"resources": [{"name": PLURALS[each], "kind": each} for each in self.kinds[version]]}
         if path not in self.objects:
-            raise ApiFailure("GET", path, 404, "NotFound", "there is none")
+            raise ApiFailure(method, path, 404, "NotFound", "there is none")
         return self.objects[path]
 
     def _patched(self, path: str, change: Object) -> Object:
