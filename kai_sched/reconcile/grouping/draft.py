@@ -8,9 +8,9 @@ which ``manifest`` makes the PodGroup.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from kai_sched.api import core, legal, names
 from kai_sched.api.custom import DNS_LABEL_LENGTH, DNS_LABEL_PATTERN
@@ -74,7 +74,7 @@ class GroupingCase:
             raise GroupingError(owner.subject, "", message) from None
         if found is None or found.uid != owner.uid:
             raise OwnerGone(owner.subject, "", "is gone: delete its pods, or make it anew")
-        return replace(owner, body=found.body)
+        return replace(owner, body=found.body, derived=found.derived)
 
     def named(self, api_version: str, kind: str, name: str, whole: bool = True) -> Owner | None:
         """An object of the pod's namespace; None where it is not there, as with an impossible name, or may not be
@@ -89,6 +89,18 @@ class GroupingCase:
     def note(self, subject: str, field: str, message: str) -> None:
         """Note something that is ignored."""
         self.notes.append(Note(subject, field, message))
+
+
+@dataclass(slots=True, eq=False)
+class SharedSubGroups:
+    """Sub-groups that many pods have in common: what follows from them is computed once.
+
+    ``wire`` are these as fields of a PodGroup, None until they are checked; ``places`` are their parents and names.
+    """
+
+    sub_groups: tuple[SubGroup, ...]
+    places: Set[tuple[str, str]]
+    wire: list[dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +119,7 @@ class Draft:
     min_member: int = 1
     min_sub_group: int | None = None  # of the root; it then replaces min_member
     sub_groups: tuple[SubGroup, ...] = ()
+    shared: SharedSubGroups | None = None  # where ``sub_groups`` are its sub-groups
     sub_group: str = ""  # that of the pod
     default_class: str = TRAIN
     fixed_class: str = ""  # needs not exist

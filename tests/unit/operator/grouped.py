@@ -23,11 +23,12 @@ from tests.unit.operator.builders import Grouping, Intake
 
 Object = dict[str, Any]
 PLURALS = {"Job": "jobs", "CronJob": "cronjobs", "RayCluster": "rayclusters", "PodGroup": "podgroups", "Pod": "pods"}
-PLURALS |= {"RayService": "rayservices", "Workload": "workloads", "Deployment": "deployments"}
+PLURALS |= {"RayService": "rayservices", "Workload": "workloads", "Deployment": "deployments", "JobSet": "jobsets"}
 KINDS = {
     "apps/v1": ("Deployment",),
     "batch/v1": ("Job", "CronJob"),
     "example.com/v1": ("Workload",),
+    "jobset.x-k8s.io/v1alpha2": ("JobSet",),
     "ray.io/v1": ("RayCluster", "RayService"),
 }
 GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/ml/podgroups"

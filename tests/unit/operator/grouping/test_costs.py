@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from kai_sched.operator.grouping import workload_grouper
+from kai_sched.operator.grouping import owner_cache, workload_grouper
+from kai_sched.reconcile.grouping import jobset
 from kai_sched.reconcile.grouping.registry import group_of
-from tests.unit.operator.grouped import Played, job, settle
+from tests.unit.operator.grouped import Played, below, job, settle
 
 pytestmark = pytest.mark.usefixtures("hundredths")
 
@@ -39,3 +40,28 @@ async def test_others_get_the_loop_between_pods_that_take_long(played: Played, m
     await settle(played)
     running.cancel()
     assert len(set(seen)) == len(seen) >= 15
+
+
+async def test_jobs_of_a_job_set_share_what_follows_from_it(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is reconciled alone: eight at a time, with the answer of one of them."""
+    jobs, built = 60, []
+    working = jobset._sub_groups
+
+    def counting(*args: Any) -> Any:
+        built.append(args)
+        return working(*args)
+
+    monkeypatch.setattr(jobset, "_sub_groups", counting)
+    monkeypatch.setattr(owner_cache, "FRESH_S", 5.0)
+    meta = {"name": "js", "uid": "uid-js", "labels": {"kai.scheduler/queue": "team"}}
+    spec = {"replicatedJobs": [{"name": "w", "replicas": jobs, "template": {"spec": {}}}]}
+    top = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": meta, "spec": spec}
+    top = played.api.put(top)
+    label = "jobset.sigs.k8s.io"
+    for n in range(jobs):
+        labels = {f"{label}/replicatedjob-name": "w", f"{label}/job-index": str(n)}
+        played.owned(played.api.put(below(top, job(f"w-{n}"))), f"pod-{n}", labels=labels)
+    played.start()
+    await settle(played)
+    assert [played.place(f"pod-{n}") for n in range(jobs)] == [("pg-js-uid-js", f"w-replica-{n}") for n in range(jobs)]
+    assert len(built) <= jobs / 2
