@@ -8,9 +8,9 @@ which ``manifest`` makes the PodGroup.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from kai_sched.api import core, legal, names
 from kai_sched.api.custom import DNS_LABEL_LENGTH, DNS_LABEL_PATTERN
@@ -30,6 +30,8 @@ TRAIN = "train"
 BUILD = "build"
 INFERENCE = "inference"
 
+T = TypeVar("T")
+
 
 class View(Protocol):
     """The other objects of the cluster. Its exceptions pass through the rules, like those of ``owners.Fetch``."""
@@ -42,6 +44,12 @@ class View(Protocol):
 
     def pods(self, namespace: str, label: str, value: str) -> Iterable[Pod]:
         """Return the pods of the namespace with that label, one of SELECTED_LABELS."""
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what ``make`` returns, which pods have in common; for those that are decided together it is made once.
+
+        Pods and groups that come while they are decided have them decided again.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +107,11 @@ class SharedSubGroups:
     """
 
     sub_groups: tuple[SubGroup, ...]
-    places: Set[tuple[str, str]]
+    places: Set[tuple[str, str]] = field(init=False)
     wire: list[dict[str, Any]] | None = None
+
+    def __post_init__(self) -> None:
+        self.places = {(each.parent, each.name) for each in self.sub_groups}
 
 
 @dataclass(frozen=True, slots=True)

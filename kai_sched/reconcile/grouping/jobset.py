@@ -74,8 +74,7 @@ def _shared(owner: Owner, together: list[Fields], name: str) -> SharedSubGroups:
         if len(parts) > SUB_GROUPS_MAX:
             message = f"more than {SUB_GROUPS_MAX:,} jobs in total: use fewer jobs with more pods each"
             raise job.error("replicas", message)
-    found = SharedSubGroups(tuple(parts), {(each.parent, each.name) for each in parts})
-    owner.derived["jobset", name] = found
+    found = owner.derived["jobset", name] = SharedSubGroups(tuple(parts))
     return found
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kai_sched.operator.grouping import owner_cache, workload_grouper
-from kai_sched.reconcile.grouping import jobset
+from kai_sched.reconcile.grouping import jobset, ray
 from kai_sched.reconcile.grouping.registry import group_of
-from tests.unit.operator.grouped import Played, below, job, settle
+from tests.unit.operator.grouped import Played, below, job, ray_cluster, settle
 
 pytestmark = pytest.mark.usefixtures("hundredths")
 
@@ -65,3 +65,27 @@ async def test_jobs_of_a_job_set_share_what_follows_from_it(played: Played, monk
     await settle(played)
     assert [played.place(f"pod-{n}") for n in range(jobs)] == [("pg-js-uid-js", f"w-replica-{n}") for n in range(jobs)]
     assert len(built) <= jobs / 2
+
+
+async def test_hosts_of_a_ray_cluster_are_counted_once_for_all_that_are_decided_together(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = []
+    working = ray._indices
+
+    def counting(*args: Any) -> Any:
+        counted.append(args)
+        return working(*args)
+
+    monkeypatch.setattr(ray, "_indices", counting)
+    cluster = ray_cluster("ray", 10)
+    cluster["spec"]["workerGroupSpecs"][0]["numOfHosts"] = 4
+    played.api.put(cluster)
+    for n in range(40):
+        labels = {"ray.io/cluster": "ray", "ray.io/group": "workers", "ray.io/worker-group-replica-index": str(n // 4)}
+        played.owned(cluster, f"pod-{n}", labels=labels)
+    played.start()
+    await settle(played)
+    places = [played.place(f"pod-{n}") for n in range(40)]
+    assert places == [("pg-ray-uid-ray", f"workers-replica-{n // 4}") for n in range(40)]
+    assert len(counted) < 10
