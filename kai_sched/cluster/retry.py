@@ -113,11 +113,12 @@ CLAIM_RELEASES = RetryPolicy(
     client_errors=_GIVE_UP,
     otherwise=_RETRY,
 )
-# The work queue delays the retries of these two. 404 and 409 for a pod: the pod with that uid is gone.
+# The work queue delays the retries of these two. 404 and 409 for a pod: the pod with that uid is gone; for a PodGroup:
+# somebody else has deleted, changed or made it.
 POD_GROUPS = RetryPolicy(
     attempts=FOREVER,
     backoff=Backoff(1.0, 60.0, low=0.8),
-    statuses={409: _INSPECT},
+    statuses={404: _INSPECT, 409: _INSPECT},
     client_errors=_RETRY,
     otherwise=_RETRY,
 )

@@ -118,6 +118,10 @@ class WorkQueue(Generic[Key]):
         else:
             self._put(key)
 
+    def has_failed(self, key: Key) -> bool:
+        """Return whether the last work on the key failed."""
+        return key in self._failures
+
     async def wait(self) -> None:
         """See ``delivery.ItemQueue``."""
         await self._permits.acquire()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ from kai_sched.model.read.kinds import KINDS, POD, POD_GROUP, Reader
 from kai_sched.model.read.meta import DEFAULT_NAMESPACE, time_ns
 from kai_sched.reconcile.grouping.draft import SELECTED_LABELS
 from kai_sched.reconcile.grouping.owners import ObjectReference, Owner, read_owner
+
+T = TypeVar("T")
 
 
 class Key(NamedTuple):
@@ -121,6 +123,10 @@ class Objects:
             self._select(key)
         self._unread.clear()
         return list(self._selected.get((namespace, label, value), {}).values())
+
+    def once(self, _: Hashable, make: Callable[[], T]) -> T:
+        """What ``make`` returns: pods are placed one by one, and each sees those before it in their groups."""
+        return make()
 
     def _select(self, key: Key) -> None:
         """Keep the pod by its labels. Few have one of them, so that is looked for before the pod is read."""

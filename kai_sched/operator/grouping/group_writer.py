@@ -23,6 +23,7 @@ from kai_sched.operator.intake.event_sink import EventSink
 
 WORKERS = 32
 _DELAY_AFTER_CONFLICT_S = 0.05
+NOT_FOUND, CONFLICT, TOO_MANY = 404, 409, 429
 
 log = structlog.get_logger("grouping")
 
@@ -37,7 +38,7 @@ class GroupWriter:
     groups
         Knows what is to be written.
     sink
-        Gets the answers of the API server, so that they count at once.
+        Gets the answers of the API server, so that they count at once; those that come after news of a deletion do not.
     requests
         What is to be written.
     reporter
@@ -68,10 +69,11 @@ class GroupWriter:
 
     async def _write(self, target: Target) -> None:
         kind, key = target
+        known = self._sink.known(POD_GROUP).get(key)  # the version that a PodGroup is written over
         try:
             await (self._write_group(key) if kind == POD_GROUP else self._write_pod(key))
         except ApiFailure as failure:
-            await self._failed(target, failure)
+            await self._failed(target, failure, known)
         else:
             self._queue.done(target)
 
@@ -81,39 +83,45 @@ class GroupWriter:
             return
         exists, body = found
         write = replace_group if exists else create_group
-        self._sink.changed(POD_GROUP, await write(self._api, key, body))
+        self._sink.changed_late(POD_GROUP, await write(self._api, key, body))
 
     async def _write_pod(self, key: str) -> None:
         metadata = self._groups.pod_write(key)
         if metadata is not None:
             self._groups.pod_written(key, metadata, await mark_pod(self._api, key, metadata))
 
-    async def _failed(self, target: Target, failure: ApiFailure) -> None:
+    async def _failed(self, target: Target, failure: ApiFailure, known: int | None) -> None:
         kind, key = target
         action = (POD_GROUPS if kind == POD_GROUP else GROUP_MEMBERS).action(failure)
         if action is RetryAction.GIVE_UP:
             self._queue.done(target)
             return
-        if action is RetryAction.INSPECT and await self._has_changed(key):
+        if action is RetryAction.INSPECT and await self._has_changed(key, known):
             self._queue.done(target)
             self._queue.add(target, _DELAY_AFTER_CONFLICT_S)
             return
         wait_s = self._queue.failed(target)
-        log.warning("grouping.write_failed", kind=kind[1], object=key, problem=str(failure), retry_s=round(wait_s, 1))
-        if not 400 <= failure.status < 500 or failure.is_missing_right:
+        note = log.info if _is_transient(failure) else log.warning
+        note("grouping.write_failed", kind=kind[1], object=key, problem=str(failure), retry_s=round(wait_s, 1))
+        if _is_transient(failure) or not 400 <= failure.status < 500 or failure.is_missing_right:
             return  # nothing that the owners of the object could mend
         uid = self._groups.uid_of(key) if kind == POD else ""
         ref = pod_ref(key, uid) if uid else None
         self._reporter.write_refused(ref, key, f"{kind[1]} {key} cannot be written: {failure.message}")
 
-    async def _has_changed(self, key: str) -> bool:
-        """Read a PodGroup that somebody else has written; return whether that was news."""
-        before = self._sink.known(POD_GROUP).get(key)
-        try:
-            self._sink.changed(POD_GROUP, await get_group(self._api, key))
-        except ApiFailure as failure:
-            log.info("group.unread", group=key, problem=str(failure))
-        return self._sink.known(POD_GROUP).get(key) != before
+    async def _has_changed(self, key: str, known: int | None) -> bool:
+        """Return whether the PodGroup is another one than the version that was known, and read it where it is not."""
+        if self._sink.known(POD_GROUP).get(key) == known:
+            try:
+                self._sink.changed_late(POD_GROUP, await get_group(self._api, key))
+            except ApiFailure as failure:
+                log.info("group.unread", group=key, problem=str(failure))
+        return self._sink.known(POD_GROUP).get(key) != known
+
+
+def _is_transient(failure: ApiFailure) -> bool:
+    """Whether the write met another one, of this PodGroup or of a quota, or a deletion, or too many other requests."""
+    return failure.status in (CONFLICT, TOO_MANY) or (failure.verb == "PUT" and failure.status == NOT_FOUND)
 
 
 def _describe(target: Target) -> str:

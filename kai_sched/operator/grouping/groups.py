@@ -149,7 +149,7 @@ class Groups:
             name = key_of_group(key, member.place)
             self._leave(name, key)
             if name in self._groups:
-                self._requests.reconcile(member.source, SHRUNK_S)
+                self._requests.reconcile(self._groups[name].source, SHRUNK_S)
 
     def show(self, key: str, raw: bytes | None, found: PodGroup | None) -> None:
         """See ``intake.event_sink.PodGate``."""
@@ -161,6 +161,8 @@ class Groups:
         if raw is None:
             group.is_sure = False
             self._requests.reconcile(group.source, uncached=True)
+        if group.moves and group.is_written and any(map(self._has_node, group.members)):
+            group.moves = False  # pods are bound by the queue that is written: another one now is somebody's choice
         self._refresh(key, group)
 
     # What is decided
@@ -206,10 +208,11 @@ class Groups:
         return member is not None and not member.leaves
 
     def staying(self, source: str, pod: core.WirePod) -> tuple[str, str] | None:
-        """Return key and uid of the pod, or of another pod of its group if it is leaving; None if none stays."""
+        """Return key and uid of the pod, or of another pod of source and group if it is leaving; None if none stays."""
         itself = key_of(pod)
         groups = (self._groups[key] for key in self._of_source.get(source, ()))
-        others = (key for group in groups if group.like is pod for key in sorted(group.members))
+        members = (sorted(group.members.items()) for group in groups if group.like is pod)
+        others = (key for each in members for key, of in each if of == source)
         key = next((key for key in (itself, *others) if self._stays(key)), None)
         return None if key is None else (key, self._members[key].uid)
 
@@ -253,16 +256,17 @@ class Groups:
             if member is None:
                 return
             group = self._groups[key] = WantedGroup(b"", source, pod)
-        if not group.takes(grouping, pod, member):
+        before = group.source
+        if not group.takes(grouping, source, pod, member):
+            self._follow_source(key, group, before)
             if not group.is_sure:
                 self._requests.reconcile(group.source, SHRUNK_S)
             return
         wanted = msgspec.json.encode(grouping.manifest)
         is_news = wanted != group.wanted or not group.is_sure
         group.moves = group.moves and not is_news
-        self._forget_source(key, group)
         group.wanted, group.source, group.like, group.is_sure = wanted, source, pod, True
-        self._of_source.setdefault(source, set()).add(key)
+        self._follow_source(key, group, before)
         if is_news:
             self._refresh(key, group)
 
@@ -305,23 +309,33 @@ class Groups:
         group = self._groups.get(name)
         if group is None:
             return
-        is_sure = group.is_sure
+        before, is_sure = group.source, group.is_sure
         group.loses(key)
         if group.members:
-            if is_sure and not group.is_sure:
+            self._follow_source(name, group, before)
+            if group.source != before:
+                # What is above both may be gone, and the PodGroup with it.
+                self._requests.reconcile(group.source, SHRUNK_S, uncached=True)
+            elif is_sure and not group.is_sure:
                 self._requests.reconcile(group.source, SHRUNK_S)
             return
         del self._groups[name]
-        self._forget_source(name, group)
+        self._forget_source(name, before)
         self._emptied(name)
         self._shown.restore(name)
 
-    def _forget_source(self, name: str, group: WantedGroup) -> None:
-        of_source = self._of_source.get(group.source)
+    def _follow_source(self, name: str, group: WantedGroup, before: str) -> None:
+        """The group is that of its source now, and no longer that of ``before``."""
+        if group.source != before:
+            self._forget_source(name, before)
+        self._of_source.setdefault(group.source, set()).add(name)
+
+    def _forget_source(self, name: str, source: str) -> None:
+        of_source = self._of_source.get(source)
         if of_source is not None:
             of_source.discard(name)
             if not of_source:
-                del self._of_source[group.source]
+                del self._of_source[source]
 
     # What is to be written
 
@@ -341,10 +355,10 @@ class Groups:
     def _refresh(self, key: str, group: WantedGroup) -> None:
         """Have the store show the group as it is wanted, and have it written if the API server shows it otherwise."""
         created = (group.like.metadata or core.Meta()).creation_timestamp
-        is_written = self._shown.put_wanted(key, group.wanted, created, group.moves)
+        group.is_written = self._shown.put_wanted(key, group.wanted, created, group.moves)
         if not self._shown.is_ours(key):
             return
-        if not is_written and group.is_sure:
+        if not group.is_written and group.is_sure:
             self._requests.write(POD_GROUP, key)
         if key in self._shown:
             for pod in group.unwritten:

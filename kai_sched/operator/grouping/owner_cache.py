@@ -6,8 +6,9 @@ whole object if the rule of their kind has asked for more. An answer counts for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from kai_sched.cluster.client import ApiFailure
 from kai_sched.cluster.owner_reader import OwnerReader
@@ -18,6 +19,8 @@ from kai_sched.operator.grouping.groups import Groups
 from kai_sched.reconcile.grouping.owners import ObjectReference, Owner
 
 FRESH_S = 1.0
+
+T = TypeVar("T")
 
 
 class MissingOwner(Exception):
@@ -120,6 +123,7 @@ class OwnerView:
         self.found: dict[ObjectReference, CachedOwner] = {}
         self.failures: dict[ObjectReference, ApiFailure] = {}
         self.is_outdated = False
+        self._made: dict[Hashable, Any] = {}
 
     def fetch(self, reference: ObjectReference) -> Owner | None:
         """See ``reconcile.grouping.owners``. Raises MissingOwner for an object that is not cached."""
@@ -147,3 +151,10 @@ class OwnerView:
             pod = self._store.get(Pod, key) or self._groups.held.get(key)
             if pod is not None:
                 yield pod
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """See ``reconcile.grouping.draft``."""
+        if key not in self._made:
+            self._made[key] = make()
+        found: T = self._made[key]
+        return found

@@ -1,7 +1,8 @@
 """When a workload's problem becomes a log line and an Event: once until it changes; for pods whose owner is gone, after
 a delay.
 
-The grouper and the PodGroup writer call it. Each problem is logged and emitted as an Event once, until it changes.
+The grouper and the PodGroup writer call it. Each problem is logged and emitted as an Event once, until it changes. What
+several pods or PodGroups of a workload have in common is reported once, about the workload, with the name of one.
 """
 
 from __future__ import annotations
@@ -83,8 +84,8 @@ class GroupingReporter:
                 return  # what it says does not count
         if owners is not None:  # otherwise its pods went meanwhile
             self._owners.observe(group, owner, grouping.queue)
-        if grouping.notes:
-            self.problem(owner, "; ".join(f"{note.subject}: {note.field}: {note.message}" for note in grouping.notes))
+        for note in grouping.notes:
+            self._shared_problem(owner, f"{note.subject}: {note.field}: {note.message}", f"Pod {key_of(pod)}")
 
     def failed(self, source: str, failures: dict[str, tuple[core.WirePod, GroupingError]]) -> None:
         """These pods have no place. If their owner is gone, wait GONE_S before that is reported."""
@@ -104,20 +105,31 @@ class GroupingReporter:
 
     def write_refused(self, ref: Ref | None, group: str, text: str) -> None:
         """A write was refused for what the object says: report it about ``ref``, else about the owner of the group."""
-        ref = ref or self._owners.owner_of(group)
         if ref is not None:
             self.problem(ref, text)
+        elif (owner := self._owners.owner_of(group)) is not None:
+            self._shared_problem(owner, text, split_key(group)[1])
 
     def problem(self, ref: Ref, text: str, about: str = "") -> None:
         """Log the problem of the object and emit an Event, unless that was done before; ``about`` is set for one that
         does not take the place of another of the object.
         """
         text = events.cut(text)
-        key = f"{ref.uid}/{about}" if about else ref.uid
-        if self._problems.get(key) != text:
+        self._report(ref, text, f"{ref.uid}/{about}" if about else ref.uid, text)
+
+    def _shared_problem(self, owner: Ref, text: str, name: str) -> None:
+        """Report what many pods or groups of the owner can have, each by its own ``name``: the first of them, once.
+
+        They are decided again and again, in turn, so what was reported about one must not take the place of another.
+        """
+        content = events.cut(text.replace(name, ""))
+        self._report(owner, events.cut(text), f"{owner.uid}/{content}", content)
+
+    def _report(self, ref: Ref, text: str, key: str, content: str) -> None:
+        if self._problems.get(key) != content:
             if len(self._problems) >= PROBLEMS_MAX:
                 self._problems.clear()
-            self._problems[key] = text
+            self._problems[key] = content
             log.warning("grouping.problem", object=f"{ref.kind} {ref.key}", problem=text)
             self._emit([events.emit(ref, names.WARNING, names.GROUPER_WARNING, text)])
 

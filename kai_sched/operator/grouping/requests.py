@@ -62,8 +62,12 @@ class GroupingRequests:
         self.reconciles.add(source, delay_s)
 
     def begin(self, source: str) -> tuple[float, bool]:
-        """The reconciliation of the source begins: return when it was asked for, and whether the cache counts."""
-        is_cached = source not in self._uncached
+        """The reconciliation of the source begins: return when it was asked for, and whether the cache counts.
+
+        It does not for a source that failed: an answer from before this retry would have it reconciled once more at
+        once, as if it had not failed.
+        """
+        is_cached = source not in self._uncached and not self.reconciles.has_failed(source)
         self._uncached.discard(source)
         return self._requested_s.pop(source, self._monotonic()), is_cached
 

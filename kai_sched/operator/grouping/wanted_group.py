@@ -15,6 +15,14 @@ OF_A_POD = "Pod "  # how the subject of a pod begins
 
 
 @dataclass(slots=True)
+class _Source:
+    """What the group has of one source: the pod that was decided last, and how many members."""
+
+    like: core.WirePod
+    count: int = 0
+
+
+@dataclass(slots=True)
 class WantedGroup:
     """A PodGroup as the rules want it.
 
@@ -22,16 +30,22 @@ class WantedGroup:
     ----------
     wanted
         The manifest as JSON.
+    source
+        The source of ``like``. The group has members of it, and may have some of others (``members.source_of``).
     like
         The pod whose decision made the manifest, or is to make it.
     members
-        The pods of the group, by key.
+        The sources of the pods of the group, by key of the pod.
     unwritten
         Members that do not name the group in the API server yet.
     is_sure
-        Whether the group has been decided again since the API server, or the owner that decides, lost it.
+        Whether the group has been decided again since the API server lost it, or it lost the source or the owner that
+        decides.
+    is_written
+        Whether the API server shows the PodGroup as it is wanted.
     moves
-        Whether the queue label of the workload counts: no pod had a node when it was read.
+        Whether the queue label of the workload counts: no pod had a node when it was read. Where a pod has one by the
+        time somebody changes the PodGroup after that was written, it does not any more.
     deciders
         The owners of its pods, where there can be several.
     """
@@ -39,19 +53,24 @@ class WantedGroup:
     wanted: bytes
     source: str
     like: core.WirePod
-    members: set[str] = field(default_factory=set)
+    members: dict[str, str] = field(default_factory=dict)
     unwritten: set[str] = field(default_factory=set)
     is_sure: bool = True
+    is_written: bool = False
     moves: bool = False
     deciders: Deciders = field(default_factory=Deciders)
+    _sources: dict[str, _Source] = field(default_factory=dict)
     _owners: dict[str, str] = field(default_factory=dict)  # of members, where there can be several
     _counts: Counter[str] = field(default_factory=Counter)  # members by owner
     _likes: dict[str, core.WirePod] = field(default_factory=dict)  # by owner, the pod that was decided last
 
-    def takes(self, grouping: Grouping, pod: core.WirePod, member: str | None) -> bool:
+    def takes(self, grouping: Grouping, source: str, pod: core.WirePod, member: str | None) -> bool:
         """Take the decision about a pod, a member if its key is given; return whether the manifest is to be that."""
         if member is not None:
-            self.members.add(member)
+            self._joins(member, source, pod)
+        if source not in self._sources:
+            return False  # its pods went meanwhile, and another source decides
+        self._sources[source].like = pod
         if grouping.by is None:
             return True
         by, before = grouping.by.subject, self.deciders.first
@@ -67,10 +86,13 @@ class WantedGroup:
         return decides
 
     def loses(self, member: str) -> None:
-        """The pod is not in the group any more. If its owner decided, one of the next is to be decided again."""
+        """The pod is not in the group any more. If its source or its owner decided and has no other pod in it, one of
+        the next is to be decided again.
+        """
         before = self.deciders.first
-        self.members.discard(member)
         self.unwritten.discard(member)
+        if member in self.members:
+            self._leaves_source(self.members.pop(member))
         self._leaves_owner(member)
         self._follow(before)
 
@@ -78,6 +100,25 @@ class WantedGroup:
         """One pod of each owner whose labels may have changed; changes of pods without an owner are events."""
         others = (pod for by, pod in self._likes.items() if pod is not self.like and not by.startswith(OF_A_POD))
         return [self.like, *others]
+
+    def _joins(self, member: str, source: str, pod: core.WirePod) -> None:
+        before = self.members.get(member)
+        if before == source:
+            return
+        self.members[member] = source
+        self._sources.setdefault(source, _Source(pod)).count += 1
+        if before is not None:
+            self._leaves_source(before)
+
+    def _leaves_source(self, source: str) -> None:
+        of = self._sources[source]
+        of.count -= 1
+        if of.count:
+            return
+        del self._sources[source]
+        if source == self.source and self._sources:
+            self.source = next(reversed(self._sources))  # the one that came last is the last to go
+            self.like, self.is_sure = self._sources[self.source].like, False
 
     def _leaves_owner(self, member: str) -> None:
         by = self._owners.pop(member, "")

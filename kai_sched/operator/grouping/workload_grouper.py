@@ -45,7 +45,7 @@ WORKERS = 8
 # So two periods are the most that passes until a change is seen, unless there are more than fit in one.
 RESYNC_S = 15.0
 RESYNCED_PER_SECOND = 20
-BATCH = 20  # pods that are decided before others get the event loop
+TURN_S = 0.002  # then others get the event loop; a pod may take longer than that, and each worker has a turn
 
 log = structlog.get_logger("grouping")
 
@@ -168,9 +168,9 @@ class WorkloadGrouper:
         view = OwnerView(self._store, self._groups, self._cache.entries if is_cached else {}, requested_s)
         failed: dict[str, GroupingError] = {}
         unknown: ApiFailure | None = None
-        for number, (key, pod) in enumerate(pods.items()):
-            if number % BATCH == BATCH - 1:
-                await asyncio.sleep(0)
+        turn = TimeSlice(TURN_S)
+        for key, pod in pods.items():
+            await turn.pause()
             try:
                 found = await self._place(pod, view, settings)
                 self._groups.decided(source, pod, None if found is None else found[1])

@@ -8,9 +8,9 @@ which ``manifest`` makes the PodGroup.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from kai_sched.api import core, legal, names
 from kai_sched.api.custom import DNS_LABEL_LENGTH, DNS_LABEL_PATTERN
@@ -30,6 +30,8 @@ TRAIN = "train"
 BUILD = "build"
 INFERENCE = "inference"
 
+T = TypeVar("T")
+
 
 class View(Protocol):
     """The other objects of the cluster. Its exceptions pass through the rules, like those of ``owners.Fetch``."""
@@ -42,6 +44,12 @@ class View(Protocol):
 
     def pods(self, namespace: str, label: str, value: str) -> Iterable[Pod]:
         """Return the pods of the namespace with that label, one of SELECTED_LABELS."""
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what ``make`` returns, which pods have in common; for those that are decided together it is made once.
+
+        Pods and groups that come while they are decided have them decided again.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +82,7 @@ class GroupingCase:
             raise GroupingError(owner.subject, "", message) from None
         if found is None or found.uid != owner.uid:
             raise OwnerGone(owner.subject, "", "is gone: delete its pods, or make it anew")
-        return replace(owner, body=found.body)
+        return replace(owner, body=found.body, derived=found.derived)
 
     def named(self, api_version: str, kind: str, name: str, whole: bool = True) -> Owner | None:
         """An object of the pod's namespace; None where it is not there, as with an impossible name, or may not be
@@ -89,6 +97,21 @@ class GroupingCase:
     def note(self, subject: str, field: str, message: str) -> None:
         """Note something that is ignored."""
         self.notes.append(Note(subject, field, message))
+
+
+@dataclass(slots=True, eq=False)
+class SharedSubGroups:
+    """Sub-groups that many pods have in common: what follows from them is computed once.
+
+    ``wire`` are these as fields of a PodGroup, None until they are checked; ``places`` are their parents and names.
+    """
+
+    sub_groups: tuple[SubGroup, ...]
+    places: Set[tuple[str, str]] = field(init=False)
+    wire: list[dict[str, Any]] | None = None
+
+    def __post_init__(self) -> None:
+        self.places = {(each.parent, each.name) for each in self.sub_groups}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +130,7 @@ class Draft:
     min_member: int = 1
     min_sub_group: int | None = None  # of the root; it then replaces min_member
     sub_groups: tuple[SubGroup, ...] = ()
+    shared: SharedSubGroups | None = None  # where ``sub_groups`` are its sub-groups
     sub_group: str = ""  # that of the pod
     default_class: str = TRAIN
     fixed_class: str = ""  # needs not exist

@@ -8,6 +8,7 @@ from kai_sched.model.objects import SubGroup
 from kai_sched.reconcile.grouping.draft import (
     Draft,
     GroupingCase,
+    SharedSubGroups,
     group_name,
     number_in,
     usable_name,
@@ -36,23 +37,17 @@ def job_set(case: GroupingCase) -> Draft:
         old = f"{group_name(owner)}-{name}" if in_order else ""
         return Draft(case.owner, name=old, min_member=1 if minimum is None else minimum)
     together = started_with(jobs, name)
-    statuses = owner.fields.at("status").entries("replicatedJobsStatus")
-    done = {each.text("name"): each.count("succeeded") or 0 for each in statuses}
-    sub_groups: list[SubGroup] = []
-    for job in together:
-        sub_groups += _sub_groups(owner, job, done.get(job.text("name"), 0))
-        if len(sub_groups) > SUB_GROUPS_MAX:
-            message = f"more than {SUB_GROUPS_MAX:,} jobs in total: use fewer jobs with more pods each"
-            raise job.error("replicas", message)
+    shared = _shared(owner, together, name)
     place = f"{name}-replica-{_label(case, names.JOB_INDEX_LABEL)}"
-    if not any(each.name == place and each.parent == name for each in sub_groups):
+    if (name, place) not in shared.places:
         field = f"metadata.labels[{names.JOB_INDEX_LABEL}]"
         raise case.pod.error(field, f"{owner.subject} has no job {place!r}: correct its replicatedJobs, or the labels")
     started = len(together) if minimum is None else min(minimum, len(together))
     if minimum is None and in_order:
         started = 1
     group = f"{group_name(owner)}-{together[0].text('name')}" if dependencies(together[0]) else ""
-    return Draft(case.owner, name=group, min_sub_group=started, sub_groups=tuple(sub_groups), sub_group=place)
+    parts = shared.sub_groups
+    return Draft(case.owner, name=group, min_sub_group=started, sub_groups=parts, shared=shared, sub_group=place)
 
 
 def dependencies(job: Fields) -> dict[str, str]:
@@ -64,6 +59,23 @@ def started_with(jobs: list[Fields], name: str) -> list[Fields]:
     """The replicated jobs that start together with that one, which wait for the same; without it, all."""
     wanted = next((dependencies(job) for job in jobs if job.text("name") == name), None)
     return jobs if wanted is None else [job for job in jobs if dependencies(job) == wanted]
+
+
+def _shared(owner: Owner, together: list[Fields], name: str) -> SharedSubGroups:
+    """The sub-groups of the replicated jobs that start together with that one. Each of their pods needs them."""
+    found: SharedSubGroups | None = owner.derived.get(("jobset", name))
+    if found is not None:
+        return found
+    statuses = owner.fields.at("status").entries("replicatedJobsStatus")
+    done = {each.text("name"): each.count("succeeded") or 0 for each in statuses}
+    parts: list[SubGroup] = []
+    for job in together:
+        parts += _sub_groups(owner, job, done.get(job.text("name"), 0))
+        if len(parts) > SUB_GROUPS_MAX:
+            message = f"more than {SUB_GROUPS_MAX:,} jobs in total: use fewer jobs with more pods each"
+            raise job.error("replicas", message)
+    found = owner.derived["jobset", name] = SharedSubGroups(tuple(parts))
+    return found
 
 
 def _sub_groups(owner: Owner, job: Fields, done: int) -> list[SubGroup]:

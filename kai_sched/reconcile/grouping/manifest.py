@@ -15,7 +15,7 @@ from kai_sched.api.custom import NAME_LENGTH
 from kai_sched.model.field_errors import shown
 from kai_sched.model.objects import SubGroup, TopologyConstraint
 from kai_sched.model.times import is_too_long, parse_duration
-from kai_sched.reconcile.grouping.bounds import check
+from kai_sched.reconcile.grouping.bounds import check, check_sub_groups
 from kai_sched.reconcile.grouping.draft import Draft, GroupingCase, group_name
 from kai_sched.reconcile.grouping.owners import Owner
 from kai_sched.reconcile.grouping.priority_classes import priority_class
@@ -86,6 +86,7 @@ def finish(case: GroupingCase, draft: Draft) -> Grouping:
         raise owner.error("metadata.name", message)
     topology = draft.topology or (topology_in(source.annotations) if draft.has_topology else None)
     check(source, draft, topology)
+    sub_groups = _sub_groups(source, draft)
     queue = choose_queue(case, source)
     if len(queue.name) > NAME_LENGTH:
         raise GroupingError(queue.subject, queue.field, f"no queue has a name such as {shown(queue.name)}: correct it")
@@ -99,8 +100,8 @@ def finish(case: GroupingCase, draft: Draft) -> Grouping:
     spec |= _policy(case, draft.listed or (source,)) if draft.has_policy else {}
     if topology is not None:
         spec["topologyConstraint"] = _wire_topology(topology)
-    if draft.sub_groups:
-        spec["subGroups"] = [_wire_sub_group(each) for each in draft.sub_groups]
+    if sub_groups:
+        spec["subGroups"] = sub_groups
     manifest: Manifest = {
         "apiVersion": names.POD_GROUP_VERSION,
         "kind": "PodGroup",
@@ -217,6 +218,17 @@ def _wire_topology(topology: TopologyConstraint) -> Manifest:
         found["requiredTopologyLevel"] = topology.required_level
     if topology.preferred_level:
         found["preferredTopologyLevel"] = topology.preferred_level
+    return found
+
+
+def _sub_groups(source: Owner, draft: Draft) -> list[Manifest]:
+    """The sub-groups as the PodGroup has them. Raises GroupingError."""
+    if draft.shared is not None and draft.shared.wire is not None:
+        return draft.shared.wire
+    check_sub_groups(source, draft.sub_groups)
+    found = [_wire_sub_group(each) for each in draft.sub_groups]
+    if draft.shared is not None:
+        draft.shared.wire = found
     return found
 
 

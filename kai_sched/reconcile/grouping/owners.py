@@ -54,7 +54,10 @@ Fetch = Callable[[ObjectReference], "Owner | None"]
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """An object on the way from a pod to its workload. ``body`` is empty if only metadata was fetched."""
+    """An object on the way from a pod to its workload. ``body`` is empty if only metadata was fetched.
+
+    ``derived`` is what rules have computed of the body alone, by a key of theirs: pods of one owner need it one by one.
+    """
 
     api_version: str
     kind: str
@@ -65,6 +68,7 @@ class Owner:
     annotations: Mapping[str, str] = field(default_factory=dict)
     references: tuple[ObjectReference, ...] = ()
     body: Mapping[str, Any] = field(default_factory=dict)
+    derived: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def subject(self) -> str:

@@ -10,11 +10,19 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import replace
 from itertools import islice
+from typing import NamedTuple
 
 from kai_sched.api import names
 from kai_sched.api.podgroup import SUB_GROUPS_MAX
 from kai_sched.model.objects import SubGroup, TopologyConstraint
-from kai_sched.reconcile.grouping.draft import Draft, GroupingCase, Rule, group_name, usable_name
+from kai_sched.reconcile.grouping.draft import (
+    Draft,
+    GroupingCase,
+    Rule,
+    SharedSubGroups,
+    group_name,
+    usable_name,
+)
 from kai_sched.reconcile.grouping.fields import COUNT_MAX, Fields, whole_number
 from kai_sched.reconcile.grouping.owners import Owner
 
@@ -69,34 +77,53 @@ def _is_shared(case: GroupingCase, cluster: Owner) -> bool:
     return any(pod.group == name for pod in case.view.pods(namespace, names.RAY_CLUSTER_LABEL, cluster.name))
 
 
+class _Parts(NamedTuple):
+    """What all pods of a cluster have in common: the smallest number of pods, the sub-groups, and the names of the head
+    and the worker groups, and of those that are cut into replicas.
+    """
+
+    least: int
+    shared: SharedSubGroups
+    names: Set[str]
+    cut: Set[str]
+
+
 def _group(case: GroupingCase, cluster: Owner, owner: Owner) -> Draft:
     """The cluster's pods, in a group that belongs to ``owner``."""
+    group = group_name(owner)
+    parts = case.view.once(("ray", cluster.reference(), group), lambda: _parts(case, cluster, group))
+    priority = case.owner.labels.get(names.RAY_PRIORITY_CLASS_LABEL, "")
+    old = case.view.group(case.pod.namespace, group)
+    if old is not None and not old.sub_groups:
+        return Draft(owner, min_member=parts.least, fixed_class=priority)
+    return Draft(
+        owner,
+        min_member=parts.least,
+        sub_groups=parts.shared.sub_groups,
+        shared=parts.shared,
+        sub_group=_membership(case, parts.names, parts.cut),
+        fixed_class=priority,
+    )
+
+
+def _parts(case: GroupingCase, cluster: Owner, group: str) -> _Parts:
     spec = cluster.fields.at("spec")
     sub_groups = [SubGroup(HEAD_GROUP, min_member=1, topology=_topology(spec.at("headGroupSpec")))]
-    least, cut = 1, set()
+    least, cut = 1, set[str]()
     for index, workers in enumerate(spec.entries("workerGroupSpecs")):
         replicas, hosts = _replicas(workers), _hosts(workers)
         if not replicas or not hosts:
             continue
         least += replicas * hosts
         name = usable_name(workers, "groupName", workers.text("groupName") or f"worker-group-{index}")
-        indices = _indices(case, cluster, group_name(owner), name) if hosts > 1 else None
+        indices = _indices(case, cluster, group, name) if hosts > 1 else None
         if indices is None:
             sub_groups.append(SubGroup(name, min_member=replicas * hosts, topology=_topology(workers)))
         else:
             cut.add(name)
             sub_groups += _cut(workers, name, replicas, hosts, indices)
-    priority = case.owner.labels.get(names.RAY_PRIORITY_CLASS_LABEL, "")
-    old = case.view.group(case.pod.namespace, group_name(owner))
-    if old is not None and not old.sub_groups:
-        return Draft(owner, min_member=least, fixed_class=priority)
-    return Draft(
-        owner,
-        min_member=least,
-        sub_groups=tuple(sub_groups),
-        sub_group=_membership(case, {each.name for each in sub_groups if not each.parent}, cut),
-        fixed_class=priority,
-    )
+    there = {each.name for each in sub_groups if not each.parent}
+    return _Parts(least, SharedSubGroups(tuple(sub_groups)), there, cut)
 
 
 def desired_replicas(workers: Fields) -> int:
@@ -172,7 +199,7 @@ def _topology(part: Fields) -> TopologyConstraint | None:
     return TopologyConstraint(topology, required, preferred)
 
 
-def _membership(case: GroupingCase, there: set[str], cut: set[str]) -> str:
+def _membership(case: GroupingCase, there: Set[str], cut: Set[str]) -> str:
     """``there`` are the head and the worker groups, ``cut`` those of them that are cut into replicas."""
     name = case.pod.labels.get(names.RAY_GROUP_LABEL, "")
     if name not in there:

@@ -106,7 +106,7 @@ def test_a_write_without_the_lease_is_given_up(policy: RetryPolicy) -> None:
         (CONDITIONS, {0: "retry", 400: "give up", 404: "give up", 409: "retry", 429: "retry", 500: "retry"}),
         (STATUSES, {0: "retry", 400: "give up", 404: "give up", 409: "give up", 429: "retry", 500: "retry"}),
         (VOLUMES, {0: "give up", 409: "give up", 429: "give up", 500: "give up"}),
-        (POD_GROUPS, {0: "retry", 403: "retry", 404: "retry", 409: "inspect", 422: "retry", 500: "retry"}),
+        (POD_GROUPS, {0: "retry", 403: "retry", 404: "inspect", 409: "inspect", 422: "retry", 500: "retry"}),
         (GROUP_MEMBERS, {0: "retry", 403: "retry", 404: "give up", 409: "give up", 500: "retry"}),
     ],
 )

@@ -23,8 +23,14 @@ from tests.unit.operator.builders import Grouping, Intake
 
 Object = dict[str, Any]
 PLURALS = {"Job": "jobs", "CronJob": "cronjobs", "RayCluster": "rayclusters", "PodGroup": "podgroups", "Pod": "pods"}
-PLURALS |= {"RayService": "rayservices", "Workload": "workloads"}
-KINDS = {"batch/v1": ("Job", "CronJob"), "ray.io/v1": ("RayCluster", "RayService")}
+PLURALS |= {"RayService": "rayservices", "Workload": "workloads", "Deployment": "deployments", "JobSet": "jobsets"}
+KINDS = {
+    "apps/v1": ("Deployment",),
+    "batch/v1": ("Job", "CronJob"),
+    "example.com/v1": ("Workload",),
+    "jobset.x-k8s.io/v1alpha2": ("JobSet",),
+    "ray.io/v1": ("RayCluster", "RayService"),
+}
 GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/ml/podgroups"
 
 
@@ -42,6 +48,24 @@ def ray_cluster(name: str, workers: int) -> Object:
     return {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": meta, "spec": spec}
 
 
+def workload(name: str, **annotations: str) -> Object:
+    """A workload of a kind without a rule."""
+    meta = {"name": name, "uid": f"uid-{name}", "annotations": annotations, "labels": {"kai.scheduler/queue": "team"}}
+    return {"apiVersion": "example.com/v1", "kind": "Workload", "metadata": meta}
+
+
+def deployment(name: str = "web") -> Object:
+    """A Deployment, each of whose pods is a group."""
+    return {**job(name), "apiVersion": "apps/v1", "kind": "Deployment"}
+
+
+def below(owner: Object, content: Object) -> Object:
+    """The content, owned by the owner."""
+    meta = owner["metadata"]
+    reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": meta["name"], "uid": meta["uid"]}
+    return {**content, "metadata": {**content["metadata"], "ownerReferences": [reference]}}
+
+
 def path_of(content: Object) -> str:
     version, kind = content["apiVersion"], content["kind"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
@@ -49,8 +73,8 @@ def path_of(content: Object) -> str:
 
 
 class MemoryApi:
-    """Objects by path. ``before`` is awaited before each request, and may raise; ``seen`` is told of each change;
-    ``kinds`` are those that own pods."""
+    """Objects by path. ``before`` is awaited before each request, and may raise, ``after`` before a write is answered;
+    ``seen`` is told of each change; ``kinds`` are those that own pods."""
 
     def __init__(self, seen: Callable[[Kind, Object | None, Object], None]) -> None:
         self.objects: dict[str, Object] = {}
@@ -59,6 +83,7 @@ class MemoryApi:
         self.version = 100
         self.seen = seen
         self.before: Callable[[str, str], Awaitable[None]] | None = None
+        self.after: Callable[[str, str], Awaitable[None]] | None = None
 
     def asked_for(self, verb: str, part: str = "") -> int:
         return sum(one[0] == verb and part in one[1] for one in self.asked)
@@ -77,11 +102,14 @@ class MemoryApi:
                 raise ApiFailure(method, path, 409, "AlreadyExists", "it is there")
             content["metadata"]["uid"] = f"uid-{self.version}"
         elif method == "PUT":
-            if content["metadata"]["resourceVersion"] != self._get(path)["metadata"]["resourceVersion"]:
+            if content["metadata"]["resourceVersion"] != self._get(path, method)["metadata"]["resourceVersion"]:
                 raise ApiFailure(method, path, 409, "Conflict", "it has changed")
         else:
             content = self._patched(path, content["metadata"])
-        return json.dumps(self.put(content, path)).encode()
+        answer = json.dumps(self.put(content, path)).encode()
+        if self.after is not None:
+            await self.after(method, path)
+        return answer
 
     async def list_pages(
         self, path: str, _: object, limit: int = 500, accept: str = "", **__: Any
@@ -112,14 +140,14 @@ class MemoryApi:
         if content["kind"] in ("Pod", "PodGroup"):
             self.seen((content["apiVersion"], content["kind"]), now, content)
 
-    def _get(self, path: str) -> Object:
+    def _get(self, path: str, method: str = "GET") -> Object:
         if path == "/apis":
             return {"groups": [{"versions": [{"groupVersion": each}]} for each in self.kinds]}
         version = path.removeprefix("/apis/")
         if version in self.kinds:
             return {"resources": [{"name": PLURALS[each], "kind": each} for each in self.kinds[version]]}
         if path not in self.objects:
-            raise ApiFailure("GET", path, 404, "NotFound", "there is none")
+            raise ApiFailure(method, path, 404, "NotFound", "there is none")
         return self.objects[path]
 
     def _patched(self, path: str, change: Object) -> Object:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from kai_sched.reconcile.grouping.owners import ObjectReference, Owner, read_own
 from kai_sched.reconcile.grouping.registry import group_of
 from kai_sched.reconcile.grouping.settings import GroupingSettings
 
+T = TypeVar("T")
 Thing = dict[str, Any]
 CLASSES = frozenset({"train", "build-preemptible", "build", "inference"})
 SETTINGS = GroupingSettings(priority_classes=CLASSES)
@@ -78,6 +79,9 @@ class World:
 
     def pods(self, namespace: str, label: str, value: str) -> Iterable[Pod]:
         return [each for each in self.there if each.namespace == namespace and each.labels.get(label) == value]
+
+    def once(self, _: Hashable, make: Callable[[], T]) -> T:
+        return make()
 
 
 def wire(thing: Thing) -> core.WirePod:

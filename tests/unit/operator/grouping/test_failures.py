@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from structlog.testing import capture_logs
 from kai_sched.cluster.client import ApiFailure
 from kai_sched.operator.grouping import workload_grouper
 from kai_sched.reconcile.grouping.registry import group_of
-from tests.unit.operator.grouped import GROUPS, Played, job, settle, until
+from tests.unit.operator.grouped import GROUPS, Played, below, deployment, job, settle, until, workload
 
 NAME = "pg-train-uid-train"
 
@@ -137,6 +138,23 @@ async def test_what_raises_is_tried_again(played: Played, monkeypatch: pytest.Mo
     await until(lambda: played.shown("a") == (NAME, None))
 
 
+async def test_many_sources_that_fail_for_one_mistake_are_tried_less_and_less_often(played: Played) -> None:
+    """It is in the workload that is above all of them, and each finds what another one has read of it."""
+    top = played.api.put(workload("top", **{"kai.scheduler/batch-min-member": "many"}))
+    for n in range(20):
+        played.owned(played.api.put(below(top, job(f"job-{n}"))), f"pod-{n}")
+    played.start()
+    await until(lambda: len(played.events) == 20)
+    await asyncio.sleep(0.5)
+    requests, asked = played.intake.requests.reconciles, played.api.asked_for("GET", "/workloads/top")
+    assert asked <= 20 * 7, "doubling from 0.02 s there are 6 in half a second, and those before the first failure"
+    assert all(requests.has_failed(f"uid-job-{n}") for n in range(20))
+    played.api.put(workload("top"))
+    await until(lambda: all(played.place(f"pod-{n}") for n in range(20)))
+    await settle(played)
+    assert not any(requests.has_failed(f"uid-job-{n}") for n in range(20))
+
+
 @pytest.mark.parametrize("kind", ["pods", "podgroups"])
 async def test_a_write_that_a_quota_or_a_policy_refuses_is_told(played: Played, kind: str) -> None:
     is_refused = True
@@ -157,6 +175,39 @@ async def test_a_write_that_a_quota_or_a_policy_refuses_is_told(played: Played, 
     )
     is_refused = False
     await until(lambda: played.shown("a") == (NAME, None))
+
+
+@pytest.mark.parametrize("values", [["often", "often", "often"], ["often", "seldom", "often"]], ids=["same", "other"])
+async def test_a_mistake_in_pods_of_a_workload_is_told_once(
+    played: Played, monkeypatch: pytest.MonkeyPatch, values: list[str]
+) -> None:
+    """Not once for each pod, nor again as they are decided again, one after the other."""
+    monkeypatch.setattr(workload_grouper, "RESYNC_S", 0.02)
+    monkeypatch.setattr(workload_grouper, "RESYNCED_PER_SECOND", 1000)
+    owner = played.api.put(deployment())
+    for n, value in enumerate(values):
+        played.owned(owner, f"web-{n}", labels={"kai.scheduler/preemptibility": value})
+    played.start()
+    await until(lambda: played.api.asked_for("GET", "/deployments/web") > 5)
+    assert {event.ref.kind for event in played.events} == {"Deployment"}
+    field = "metadata.labels[kai.scheduler/preemptibility]"
+    told = sorted(re.sub(r"^Pod ml/web-\d: (.*) is neither .*", r"\1", event.message) for event in played.events)
+    assert told == sorted({f"{field}: {value!r}" for value in values})
+
+
+async def test_groups_of_a_workload_that_are_refused_for_one_reason_are_told_once(played: Played) -> None:
+    async def refuse(method: str, path: str) -> None:
+        if method == "POST":
+            raise ApiFailure(method, path, 403, "Forbidden", "exceeded quota: team")
+
+    played.api.before = refuse
+    owner = played.api.put(deployment())
+    for n in range(3):
+        played.owned(owner, f"web-{n}")
+    played.start()
+    await until(lambda: played.api.asked_for("POST") > 12)
+    (event,) = played.events
+    assert event.ref.kind == "Deployment"
 
 
 async def test_a_conflict_that_a_look_does_not_explain_is_waited_out(played: Played) -> None:

@@ -100,3 +100,23 @@ async def test_a_queue_that_is_followed_counts_before_it_is_written(
     gate.set()
     await until(lambda: played.api.objects[f"{GROUPS}/{NAME}"]["spec"]["queue"] == "team")
     assert queue_of(played) == ("team", "team")
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "under-way"])
+async def test_a_queue_that_somebody_gives_a_running_group_is_kept(played: Played, is_known: bool) -> None:
+    """Also while only we know of the bind."""
+    owner = played.api.put(job())
+    played.owned(owner, "a")
+    played.start()
+    await settle(played)
+    if is_known:
+        played.owned(owner, "a", node="n1")
+    else:
+        assert played.intake.overlay.assume("ml/a", "uid-a", "n1")
+    written = played.api.objects[f"{GROUPS}/{NAME}"]
+    written["spec"]["queue"] = written["metadata"]["labels"]["kai.scheduler/queue"] = "other"
+    played.api.put(written, f"{GROUPS}/{NAME}")
+    await settle(played)
+    played.owned(owner, "b")
+    await settle(played)
+    assert queue_of(played) == ("other", "other")
