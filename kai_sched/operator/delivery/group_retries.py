@@ -12,7 +12,7 @@ from itertools import chain
 
 from kai_sched.cluster.backoff import Backoff, RetryTimer
 from kai_sched.cycle.hint_tracker import HintTracker
-from kai_sched.model.hints import ALL_PODS, SchedulingHints
+from kai_sched.model.hints import ALL_PODS, NO_HINTS, SchedulingHints
 from kai_sched.model.store import Cluster
 from kai_sched.plan.result import CycleResult, GroupState
 
@@ -20,6 +20,7 @@ BACKOFF_MAX_S = 60.0
 BACKOFF = Backoff(1.0, BACKOFF_MAX_S)
 NODE_BACKOFF = Backoff(30.0, 600.0)
 ACTIVE = ("Binding", "Bound", "Running")
+Devices = frozenset[tuple[str, str]]  # (node, group)
 _WAITING = frozenset({"Pending", "Binding", "Pipelined"})
 
 
@@ -36,13 +37,13 @@ class GroupRetries:
     nodes
         By node: until when it gets no pods that share GPUs.
     awaited_devices
-        Returns ``SchedulingHints.awaited_devices``.
+        Returns ``SchedulingHints.awaited_devices`` as of now.
     """
 
     timers: dict[str, RetryTimer] = field(default_factory=dict)
     partial: set[str] = field(default_factory=set)
     nodes: dict[str, RetryTimer] = field(default_factory=dict)
-    awaited_devices: Callable[[], frozenset[tuple[str, str]]] = frozenset
+    awaited_devices: Callable[[], Devices] = frozenset
 
     def add(self, group: str, now: float) -> float:
         """Count a failure of the group; return when it is tried again, in monotonic seconds."""
@@ -59,13 +60,18 @@ class GroupRetries:
         """A device was reserved on the node."""
         self.nodes.pop(node, None)
 
-    def next_hints(self, now: float, tracker: HintTracker) -> SchedulingHints:
-        """Return the hints for the next cycle: who goes first, who waits, and what the ``tracker`` says."""
+    def next_hints(
+        self, now: float, tracker: HintTracker, awaited: Devices = NO_HINTS.awaited_devices
+    ) -> SchedulingHints:
+        """Return the hints for the next cycle: who goes first, who waits, and what the ``tracker`` says.
+
+        ``awaited`` is what ``awaited_devices`` returned when the view of the cycle was taken.
+        """
         waiting = frozenset(group for group, timer in self.timers.items() if now < timer.until)
         self.nodes = {node: timer for node, timer in self.nodes.items() if now < timer.until + NODE_BACKOFF.last_s}
         closed = frozenset(node for node, timer in self.nodes.items() if now < timer.until)
         hints = tracker.next_hints(dict.fromkeys(self.partial, ALL_PODS), waiting, closed)
-        return replace(hints, awaited_devices=self.awaited_devices())
+        return replace(hints, awaited_devices=awaited)
 
     def next_end(self, now: float) -> float | None:
         """Return when the next group or node may be tried again, in monotonic seconds."""
