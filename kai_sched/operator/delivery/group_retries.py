@@ -67,8 +67,8 @@ class GroupRetries:
 
         ``awaited`` is what ``awaited_devices`` returned when the view of the cycle was taken.
         """
+        self.timers, self.nodes = _remembered(self.timers, now), _remembered(self.nodes, now)
         waiting = frozenset(group for group, timer in self.timers.items() if now < timer.until)
-        self.nodes = {node: timer for node, timer in self.nodes.items() if now < timer.until + NODE_BACKOFF.last_s}
         closed = frozenset(node for node, timer in self.nodes.items() if now < timer.until)
         hints = tracker.next_hints(dict.fromkeys(self.partial, ALL_PODS), waiting, closed)
         return replace(hints, awaited_devices=awaited)
@@ -96,6 +96,11 @@ class GroupRetries:
 def partial_groups(result: CycleResult) -> set[str]:
     """Return the gangs that are bound in part: a crash may have ended their binds."""
     return {key for key, group in result.groups.items() if _is_partial(group)}
+
+
+def _remembered(timers: dict[str, RetryTimer], now: float) -> dict[str, RetryTimer]:
+    """Without those of which nothing has failed for long: some groups always have pods that wait."""
+    return {key: timer for key, timer in timers.items() if not timer.is_over(now)}
 
 
 def _exists(key: str, cluster: Cluster) -> bool:
