@@ -52,6 +52,13 @@ class GroupRetries:
         timer.add(now)
         return timer.until
 
+    def pause(self, group: str, now: float) -> float:
+        """Let the group wait for the shortest delay, though nothing failed; return when it is tried again."""
+        self.partial.add(group)
+        timer = self.timers.setdefault(group, RetryTimer(BACKOFF))
+        timer.until = max(timer.until, now + BACKOFF.first_s)
+        return timer.until
+
     def close_node(self, node: str, now: float) -> None:
         """Place no pods that share GPUs on the node for a while: a device could not be reserved at ``now``."""
         self.nodes.setdefault(node, RetryTimer(NODE_BACKOFF)).add(now)

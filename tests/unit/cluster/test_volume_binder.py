@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from kai_sched.cluster import volume_binder
-from kai_sched.cluster.pod_binder import BindFailure
+from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
 from kai_sched.cluster.volume_binder import VOLUME_BINDING, VolumeBinder
 from kai_sched.model.config import Config
-from kai_sched.model.objects import Node, StorageClass, Volume, VolumeClaim
+from kai_sched.model.objects import Node, Pod, StorageClass, Volume, VolumeClaim
 from kai_sched.model.read.kinds import POD, Reader
 from kai_sched.model.store import Store
 from kai_sched.plan.effects import Bind
@@ -36,10 +37,11 @@ class Bench:
         self.sent: list[str] = []
         self.failed: list[tuple[str, BindFailure]] = []
         self.api = ScriptedApi()
+        self.news = asyncio.Event()
         self.binding = VolumeBinder(
             self.api,  # type: ignore[arg-type]
             self.store,
-            asyncio.Event(),
+            self.news,
             random.Random(1),
             self._send,
             lambda bind, failure: self.failed.append((bind.pod, failure)),
@@ -136,3 +138,26 @@ async def test_a_volume_that_is_gone_is_told_and_not_replaced() -> None:
         await asyncio.sleep(0)
     assert [pod for pod, _ in bench.failed] == ["ml/a"]
     assert not bench.api.asked
+
+
+@pytest.mark.parametrize("is_anew", [False, True], ids=["gone", "anew"])
+async def test_a_pod_that_goes_while_its_group_waits_is_no_failure_of_the_group(is_anew: bool) -> None:
+    """The others are decided again at once, and nobody is told that their volumes could not be bound."""
+    bench = Bench()
+    bench.store.put(Node("n1", "n1"))
+    bench.store.put(StorageClass("fast", True, "csi.example.com"))
+    for name in "ab":
+        bench.store.put(VolumeClaim("ml", name, storage_class="fast", size_bytes=1.0, uid=f"claim-{name}"))
+    bench.binding.submit([A, B], bench.store.cluster())
+    await asyncio.sleep(0.01)
+    assert not bench.failed
+    pod = bench.store.all(Pod)["ml/a"]
+    bench.store.remove(Pod, "ml/a")
+    if is_anew:
+        bench.store.put(replace(pod, uid="another"))
+    bench.news.set()
+    async with asyncio.timeout(5.0):
+        while not bench.failed:  # noqa: ASYNC110 - tells nobody
+            await asyncio.sleep(0.005)
+    gone = BindFailure(OBSOLETE, "pod ml/a is gone")
+    assert bench.failed == [("ml/a", gone), ("ml/b", gone)]
