@@ -29,6 +29,8 @@ from kai_sched.reconcile.volume_plan import Refusal, plan_volumes
 from kai_sched.telemetry.unexpected import FAULTS
 
 TIMEOUT_S = 120.0
+REST_S = 0.0005  # between two looks at the store, for each pod that waits: so these take a few hundredths of the time
+REST_MAX_S = 2.0
 VOLUME_BINDING = "VolumeBinding"
 
 
@@ -76,6 +78,7 @@ class VolumeBinder:
         self._decided: dict[str, VolumeWrite] = {}  # writes under way, by the key of the claim
         self._news = store_changed
         self._waiting: set[asyncio.Task[None]] = set()
+        self._n_waiting = 0  # pods whose claims are awaited
 
     def submit(self, group: Sequence[Bind], cluster: Cluster) -> None:
         """Bind the volumes of the group, then the group. ``cluster`` is the view that it was decided on."""
@@ -128,6 +131,7 @@ class VolumeBinder:
         """Write, wait, and hand the group on. With ``why`` the group cannot be bound, whatever is written."""
         selected = {_claim_of(write) for write in writes if not isinstance(write, ClaimVolume)}
         failure: BindFailure | None
+        self._n_waiting += len(group)
         try:
             await asyncio.gather(*(self._deliver(write) for write in writes))
             async with asyncio.timeout(self._timeout_s):
@@ -139,6 +143,7 @@ class VolumeBinder:
         except Exception as error:
             failure = _unbound(FAULTS.note("volumes", group[0].pod, error))
         finally:
+            self._n_waiting -= len(group)
             for write in writes:
                 self._decided.pop(_claim_of(write), None)
         if failure is not None:
@@ -170,6 +175,7 @@ class VolumeBinder:
             if not left:
                 return self._reachable(group)
             await self._news.wait()
+            await asyncio.sleep(min(REST_MAX_S, REST_S * self._n_waiting))  # each change wakes all groups that wait
 
     def _reachable(self, group: Sequence[Bind]) -> BindFailure | None:
         """Return why a new volume cannot be used on the node of its pod, or None."""

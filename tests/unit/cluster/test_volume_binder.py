@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -161,3 +162,37 @@ async def test_a_pod_that_goes_while_its_group_waits_is_no_failure_of_the_group(
             await asyncio.sleep(0.005)
     gone = BindFailure(OBSOLETE, "pod ml/a is gone")
     assert bench.failed == [("ml/a", gone), ("ml/b", gone)]
+
+
+async def test_groups_that_wait_do_not_all_look_at_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With thousands of them nothing else would run. Each sees in the end what concerns it."""
+    bench, looks = Bench(), 0
+    get = bench.store.get
+
+    def counting(kind: type[Any], key: str) -> Any:
+        nonlocal looks
+        looks += kind is VolumeClaim
+        return get(kind, key)
+
+    bench.store.put(StorageClass("fast", True, "csi.example.com"))
+    bench.store.put(Node("n1", "n1"))
+    claim = VolumeClaim("ml", "a", storage_class="fast", size_bytes=1.0, uid="claim-a")
+    bench.store.put(claim)
+    n_groups, n_changes = 300, 20
+    for _ in range(n_groups):
+        bench.binding.submit([A], bench.store.cluster())
+    await asyncio.sleep(0.01)
+    monkeypatch.setattr(bench.store, "get", counting)
+    for _ in range(n_changes):
+        bench.news.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.3)
+    assert n_groups <= looks <= 3 * n_groups
+    bench.store.remove(VolumeClaim, claim.key)
+    bench.news.set()
+    async with asyncio.timeout(5.0):
+        while len(bench.failed) < n_groups:  # noqa: ASYNC110 - tells nobody
+            await asyncio.sleep(0.005)
+    await bench.binding.stop()
+    assert bench.binding._n_waiting == 0
