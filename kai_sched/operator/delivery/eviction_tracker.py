@@ -18,8 +18,8 @@ from kai_sched.cluster.pod_deleter import EvictionEnd
 from kai_sched.cluster.time_slice import TimeSlice
 from kai_sched.cluster.work_queue import FifoQueue
 from kai_sched.model.inflight import Overlay
-from kai_sched.model.objects import Pod
-from kai_sched.model.store import Cluster, Store
+from kai_sched.model.objects import Node, Pod
+from kai_sched.model.store import Change, Cluster, Store
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle_trigger import CycleTrigger
 from kai_sched.operator.decided_cycle import DecidedCycle
@@ -51,6 +51,45 @@ class _Refusal:
     key: str
     pool: str
     timer: RetryTimer
+
+
+class _PlanUnderWay:
+    """A plan of which evictions are under way, and why it makes no sense any more.
+
+    Cost: that is found anew only where the store has changed what it depends on, as a plan of thousands of evictions is
+    asked for before each of them.
+    """
+
+    __slots__ = ("_depends_on", "_problem", "_serial", "decided", "plan")
+
+    def __init__(self, plan: Plan, decided: DecidedCycle) -> None:
+        self.plan = plan
+        self.decided = decided
+        pods: set[Change] = {(Pod, winner.pod) for winner in plan.winners}
+        self._depends_on = pods | {(Node, winner.node) for winner in plan.winners}
+        self._serial = -1  # of the store when ``_problem`` was found
+        self._problem = ""
+
+    def problem(self, store: Store) -> str:
+        """Why nobody is to be evicted for the plan any more, or an empty string."""
+        if self._serial != store.serial:
+            changes = store.changes_since(self._serial)
+            if changes is None or not changes.isdisjoint(self._depends_on):
+                self._problem = self._find_problem(store)
+            self._serial = store.serial
+        return self._problem
+
+    def _find_problem(self, store: Store) -> str:
+        waiting = 0
+        for winner in self.plan.winners:
+            pod = store.get(Pod, winner.pod)
+            if pod is None or pod.uid != winner.uid or pod.deleted_ns:
+                return f"pod {winner.pod}, which was to get the room, is gone"
+            waiting += not pod.node
+        if self.plan.winners and not waiting:
+            return f"the pods of {self.plan.evictions[0].cause}, which were to get the room, have nodes already"
+        nodes = dict.fromkeys(winner.node for winner in self.plan.winners)
+        return next(filter(None, (node_problem(store, node) for node in nodes)), "")
 
 
 class EvictionTracker:
@@ -88,7 +127,7 @@ class EvictionTracker:
         self._reporter = reporter
         self._trigger = trigger
         self._clock = clock
-        self._under_way: dict[str, tuple[Plan, DecidedCycle]] = {}  # by uid of the victim
+        self._under_way: dict[str, _PlanUnderWay] = {}  # by uid of the victim
         self._refused: dict[str, _Refusal] = {}  # by uid of pods that were not evicted
 
     async def carry_out(self, decided: DecidedCycle) -> None:
@@ -115,7 +154,7 @@ class EvictionTracker:
                     chosen.append(each)
                 await time_slice.pause()
             if chosen:
-                self._under_way.update((each.uid, (plan, decided)) for each in chosen)
+                self._under_way.update(dict.fromkeys((each.uid for each in chosen), _PlanUnderWay(plan, decided)))
                 self._report(plan, decided.cluster)
                 self._queue.submit(chosen)
 
@@ -138,23 +177,12 @@ class EvictionTracker:
             return f"pod {eviction.pod} is gone"
         if self._overlay.leaves(eviction.pod):
             return f"pod {eviction.pod} is being deleted already"
-        plan, _ = self._under_way[eviction.uid]
-        if not plan.winners:
-            return ""
-        waiting = 0
-        for winner in plan.winners:
-            pod = self._store.get(Pod, winner.pod)
-            if pod is None or pod.uid != winner.uid or pod.deleted_ns:
-                return f"pod {winner.pod}, which was to get the room, is gone"
-            waiting += not pod.node
-        if not waiting:
-            return f"the pods of {eviction.cause}, which were to get the room, have nodes already"
-        problems = filter(None, (node_problem(self._store, winner.node) for winner in plan.winners))
-        return next(problems, "")
+        return self._under_way[eviction.uid].problem(self._store)
 
     def ended(self, eviction: Evict, end: EvictionEnd, message: str) -> None:
         """The outcome of the eviction is known; if the pod stays, the next cycle decides again."""
-        plan, decided = self._under_way.pop(eviction.uid)
+        under_way = self._under_way.pop(eviction.uid)
+        plan, decided = under_way.plan, under_way.decided
         if end is EvictionEnd.EVICTED:
             self._refused.pop(eviction.uid, None)
             self._reporter.evicted(eviction, plan, decided.cluster)

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from kai_sched.cluster.pod_deleter import EvictionEnd
-from kai_sched.model.objects import Pod
+from kai_sched.model.objects import Namespace, Pod
 from kai_sched.model.read.kinds import POD, POD_GROUP, QUEUE
+from kai_sched.model.store import Store
+from kai_sched.operator.delivery import eviction_tracker
+from kai_sched.operator.delivery.node_check import node_problem
 from kai_sched.plan.effects import Bind
 from tests.unit.operator.cycle.test_loop import next_cycle, running, until
 from tests.unit.operator.worlds import NODE, World, raw, raw_group, raw_node, raw_pod
@@ -105,6 +108,30 @@ async def test_an_eviction_makes_sense_until_victim_winner_or_node_changes(world
     assert world.evictions.check(first) == ""
     CHECKS[why](world)
     assert world.evictions.check(first) == why
+
+
+async def test_what_a_plan_depends_on_is_looked_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And again where it has changed; not for each of its evictions, and not for what else the store hears of."""
+    looks: list[str] = []
+
+    def noting(store: Store, node: str) -> str:
+        looks.append(node)
+        return node_problem(store, node)
+
+    monkeypatch.setattr(eviction_tracker, "node_problem", noting)
+    async with running(world):
+        await decided(world)
+    for n in range(20):
+        assert [world.evictions.check(each) for each in world.hands.victims] == ["", ""]
+        world.store.put(Namespace(f"other-{n}"))
+    assert looks == ["n1"]
+    world.put(NODE, raw_node("n1", 2, gpus=3))
+    assert [world.evictions.check(each) for each in world.hands.victims] == ["", ""]
+    assert looks == ["n1", "n1"]
+    world.put(NODE, raw_node("n1", 3, gpus=3, unschedulable=True))
+    assert [world.evictions.check(each) for each in world.hands.victims] == ["node n1 was cordoned"] * 2
+    world.put(NODE, raw_node("n1", 4, gpus=3))
+    assert [world.evictions.check(each) for each in world.hands.victims] == ["", ""]
 
 
 async def test_a_winner_that_is_bound_before_the_others_is_not_gone(world: World) -> None:
