@@ -49,6 +49,9 @@ class Executor(Protocol):
     def retries(self) -> GroupRetries:
         """Groups whose binds failed."""
 
+    def refused_victims(self) -> frozenset[str]:
+        """``SchedulingHints.refused_victims`` as of now."""
+
     async def carry_out(self, decided: DecidedCycle) -> None:
         """Hand the decisions to those who send them."""
 
@@ -178,6 +181,7 @@ class CycleLoop:
                 shard.forget_times()
                 continue
             hints = self._executor.retries.next_hints(self._turned_at, shard.tracker, awaited)
+            hints = replace(hints, refused_victims=self._executor.refused_victims())
             if shares:
                 hints = replace(hints, elsewhere=together(each.amounts for each in shards if each is not shard))
             with self._contained(shard):

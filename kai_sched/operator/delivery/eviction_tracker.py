@@ -29,6 +29,7 @@ from kai_sched.reconcile.eviction_notices import plans_of
 from kai_sched.telemetry.unexpected import FAULTS
 
 BACKOFF = Backoff(1.0, 60.0)  # of a plan with a pod that could not be evicted
+REFUSALS = 2  # from then on, cycles choose other victims as long as the backoff lasts
 LATE_S = 0.05  # after the end of a backoff: other backoffs may end right behind it
 
 log = structlog.get_logger("evictions")
@@ -46,10 +47,9 @@ class EvictionReporter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """A pod that was not evicted: its key, the node pool of the shard that wanted it, and its backoff."""
+    """A pod that was not evicted: its key, and its backoff."""
 
     key: str
-    pool: str
     timer: RetryTimer
 
 
@@ -96,7 +96,8 @@ class EvictionTracker:
     """For one event loop. It implements ``pod_deleter.EvictionObserver``.
 
     After the eviction of a pod has failed, every plan that contains the pod waits, whichever pod group gets the room.
-    The delay is 1 s and doubles to 60 s with each failure.
+    The delay is 1 s and doubles to 60 s with each failure. After the second failure cycles choose other victims
+    meanwhile: else they would choose the same again, and the pod group would wait for ever.
 
     Parameters
     ----------
@@ -132,17 +133,10 @@ class EvictionTracker:
 
     async def carry_out(self, decided: DecidedCycle) -> None:
         """Send the evictions of a cycle; from now on these pods count as leaving."""
-        self._forget_gone(decided.cluster)
+        now, now_ns = self._clock.monotonic(), self._clock.wall_ns()
+        self._forget(decided.cluster, now)
         if not decided.result.evicted:
             return
-        now, now_ns = self._clock.monotonic(), self._clock.wall_ns()
-        there = {pod.uid for key in decided.result.evicted if (pod := decided.cluster.pods.get(key)) is not None}
-        pool = decided.config.node_pool  # another shard has decided about the pods of other pools
-        self._refused = {
-            uid: each
-            for uid, each in self._refused.items()
-            if uid in there or uid in self._under_way or each.pool != pool
-        }
         time_slice = TimeSlice()
         for plan in plans_of(decided.result.effects, decided.cluster):
             waits = (self._refused[each.uid].timer for each in plan.evictions if each.uid in self._refused)
@@ -164,11 +158,18 @@ class EvictionTracker:
         except Exception as error:  # these pods count as leaving already, so they must be evicted
             FAULTS.note("evictions", plan.evictions[0].pod, error)
 
-    def _forget_gone(self, cluster: Cluster) -> None:
+    def _forget(self, cluster: Cluster, now: float) -> None:
+        """Forget refusals of pods that are gone, and those that were not repeated for long."""
         for uid, refusal in list(self._refused.items()):
             pod = cluster.pods.get(refusal.key)
-            if pod is None or pod.uid != uid:
+            if pod is None or pod.uid != uid or refusal.timer.is_over(now):
                 del self._refused[uid]
+
+    def refused_victims(self) -> frozenset[str]:
+        """``SchedulingHints.refused_victims`` as of now."""
+        now = self._clock.monotonic()
+        waiting = (each for each in self._refused.values() if now < each.timer.until)
+        return frozenset(each.key for each in waiting if each.timer.failures >= REFUSALS)
 
     def check(self, eviction: Evict) -> str:
         """Return why the eviction must not be sent any more, or an empty string."""
@@ -189,7 +190,7 @@ class EvictionTracker:
             return
         self._overlay.cancel_eviction(eviction.pod, eviction.uid)
         if end is EvictionEnd.REFUSED:
-            new = _Refusal(eviction.pod, decided.config.node_pool, RetryTimer(BACKOFF))
+            new = _Refusal(eviction.pod, RetryTimer(BACKOFF))
             wait_s = self._refused.setdefault(eviction.uid, new).timer.add(self._clock.monotonic())
             asyncio.get_running_loop().call_later(wait_s + LATE_S, self._trigger.request)
             log.warning("eviction.refused", pod=eviction.pod, cause=eviction.cause, problem=message)

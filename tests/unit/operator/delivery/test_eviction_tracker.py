@@ -11,6 +11,7 @@ from kai_sched.model.objects import Namespace, Pod
 from kai_sched.model.read.kinds import POD, POD_GROUP, QUEUE
 from kai_sched.model.store import Store
 from kai_sched.operator.delivery import eviction_tracker
+from kai_sched.operator.delivery.eviction_tracker import BACKOFF
 from kai_sched.operator.delivery.node_check import node_problem
 from kai_sched.plan.effects import Bind
 from tests.unit.operator.cycle.test_loop import next_cycle, running, until
@@ -166,6 +167,51 @@ async def test_what_was_refused_waits_longer_each_time_and_the_rest_of_its_plan_
             world.trigger.request()
         await decided(world)
         assert len(world.plans) == 4
+
+
+async def test_a_pod_that_nobody_may_delete_does_not_keep_others_from_room() -> None:
+    """The cheapest victim would be chosen for ever; the group gets the room of the next one."""
+    world = World()
+    world.put(QUEUE, shares("team", 1), shares("borrower", 0))
+    world.put(NODE, raw_node("n1", gpus=2))
+    world.put(POD, lent("v0"), lent("v1"), raw_pod("own"))
+    async with running(world):
+        await until(lambda: len(victims(world)) == 1)
+        (cheapest,) = victims(world)
+        other = {"ml/v0": "ml/v1", "ml/v1": "ml/v0"}[cheapest]
+        end(world, EvictionEnd.REFUSED, cheapest)
+        await next_cycle(world)
+        assert victims(world) == [], "a single refusal may not be for good"
+        world.time += 1.001
+        await next_cycle(world)
+        assert victims(world) == [cheapest]
+        end(world, EvictionEnd.REFUSED, cheapest)
+        await until(lambda: victims(world) == [other])
+        end(world, EvictionEnd.EVICTED, other)
+        world.sink.deleted(POD, lent(other.removeprefix("ml/"), 2))
+        await until(lambda: world.hands.pods == ["ml/own"])
+
+
+async def test_refusals_far_apart_are_first_ones(world: World) -> None:
+    async with running(world):
+        for _ in range(3):
+            await decided(world)
+            end(world, EvictionEnd.REFUSED, "ml/v1")
+            end(world, EvictionEnd.OBSOLETE, "ml/v0")
+            assert world.evictions.refused_victims() == frozenset()
+            world.time += 1.0 + BACKOFF.last_s
+            await next_cycle(world)
+        await decided(world)
+        end(world, EvictionEnd.REFUSED, "ml/v1")
+        world.time += 1.0
+        assert world.evictions.refused_victims() == frozenset()
+        end(world, EvictionEnd.OBSOLETE, "ml/v0")
+        await next_cycle(world)
+        await decided(world)
+        end(world, EvictionEnd.REFUSED, "ml/v1")
+        assert world.evictions.refused_victims() == {"ml/v1"}
+        world.time += 2.0
+        assert world.evictions.refused_victims() == frozenset(), "it is tried again"
 
 
 async def test_the_refusal_of_a_pod_that_is_gone_is_forgotten(world: World) -> None:
