@@ -56,3 +56,7 @@ class RetryTimer:
             self.failures += 1
             self.until = now + self.backoff.wait_s(self.failures)
         return self.until - now
+
+    def is_over(self, now: float) -> bool:
+        """Whether nothing has failed since for as long as the longest delay: the next failure is a first one."""
+        return now >= self.until + self.backoff.last_s

@@ -39,6 +39,7 @@ OBSOLETE = "Obsolete"
 FAULT = "InternalError"
 NO_VERSIONS: Mapping[str, str] = {}
 CONFLICT = 409
+NOT_FOUND = 404
 BOUND: Literal["bound"] = "bound"
 _decode_pod = msgspec.json.Decoder(core.WirePod).decode
 
@@ -225,8 +226,8 @@ class _BindRequest(Delivery[BindOutcome]):
         try:
             pod = await self._get()
         except ApiFailure as unknown:
-            self._shown = _Shown.LOST if unknown.status == 404 else _Shown.UNKNOWN
-            return problem
+            self._shown = _Shown.LOST if unknown.status == NOT_FOUND else _Shown.UNKNOWN
+            return _failure(unknown) if unknown.status == NOT_FOUND else problem
         node = (pod.spec or core.PodSpec()).node_name
         if not pod.metadata or pod.metadata.uid != bind.uid:
             self._shown = _Shown.LOST
@@ -259,7 +260,8 @@ class _BindRequest(Delivery[BindOutcome]):
 
 
 def _failure(failure: ApiFailure) -> BindFailure:
-    return BindFailure(failure.reason, str(failure), failure.status)
+    reason = OBSOLETE if failure.status == NOT_FOUND else failure.reason  # the pod is gone
+    return BindFailure(reason, str(failure), failure.status)
 
 
 def binding(bind: Bind, version: str = "") -> bytes:

@@ -19,7 +19,7 @@ from kai_sched.api import names
 from kai_sched.cluster.client import MERGE, Api, ApiFailure
 from kai_sched.cluster.delivery import Delivery, deliver
 from kai_sched.cluster.paths import Path, object_path
-from kai_sched.cluster.pod_binder import BindFailure
+from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
 from kai_sched.cluster.retry import VOLUMES
 from kai_sched.model.objects import Pod, Volume, VolumeClaim
 from kai_sched.model.store import Cluster, Store
@@ -29,6 +29,8 @@ from kai_sched.reconcile.volume_plan import Refusal, plan_volumes
 from kai_sched.telemetry.unexpected import FAULTS
 
 TIMEOUT_S = 120.0
+REST_S = 0.0005  # between two looks at the store, for each pod that waits: so these take a few hundredths of the time
+REST_MAX_S = 2.0
 VOLUME_BINDING = "VolumeBinding"
 
 
@@ -76,13 +78,14 @@ class VolumeBinder:
         self._decided: dict[str, VolumeWrite] = {}  # writes under way, by the key of the claim
         self._news = store_changed
         self._waiting: set[asyncio.Task[None]] = set()
+        self._n_waiting = 0  # pods whose claims are awaited
 
     def submit(self, group: Sequence[Bind], cluster: Cluster) -> None:
         """Bind the volumes of the group, then the group. ``cluster`` is the view that it was decided on."""
         try:
             writes, awaits, refusal = self._plan(group, cluster)
         except Exception as error:
-            self._fail(group, FAULTS.note("volumes", group[0].pod, error))
+            self._fail(group, _unbound(FAULTS.note("volumes", group[0].pod, error)))
             return
         self._decided.update({_claim_of(write): write for write in writes})
         for write in writes:
@@ -127,26 +130,31 @@ class VolumeBinder:
     ) -> None:
         """Write, wait, and hand the group on. With ``why`` the group cannot be bound, whatever is written."""
         selected = {_claim_of(write) for write in writes if not isinstance(write, ClaimVolume)}
+        failure: BindFailure | None
+        self._n_waiting += len(group)
         try:
             await asyncio.gather(*(self._deliver(write) for write in writes))
             async with asyncio.timeout(self._timeout_s):
-                why = why or await self._until_bound(group, awaits, selected)
-        except ApiFailure as failure:
-            why = str(failure)
+                failure = _unbound(why) if why else await self._until_bound(group, awaits, selected)
+        except ApiFailure as error:
+            failure = _unbound(str(error))
         except TimeoutError:
-            why = f"the claims {', '.join(awaits)} were not bound within {self._timeout_s:.0f} s"
+            failure = _unbound(f"the claims {', '.join(awaits)} were not bound within {self._timeout_s:.0f} s")
         except Exception as error:
-            why = FAULTS.note("volumes", group[0].pod, error)
+            failure = _unbound(FAULTS.note("volumes", group[0].pod, error))
         finally:
+            self._n_waiting -= len(group)
             for write in writes:
                 self._decided.pop(_claim_of(write), None)
-        if why:
-            self._fail(group, why)
+        if failure is not None:
+            self._fail(group, failure)
         else:
             self._submit(group)
 
-    async def _until_bound(self, group: Sequence[Bind], awaits: Sequence[str], selected: set[str]) -> str:
-        """Return why waiting is pointless, or an empty string once every claim is bound."""
+    async def _until_bound(
+        self, group: Sequence[Bind], awaits: Sequence[str], selected: set[str]
+    ) -> BindFailure | None:
+        """Return why waiting is pointless, or None once every claim is bound."""
         seen: set[str] = set()
         while True:
             self._news.clear()
@@ -154,27 +162,29 @@ class VolumeBinder:
             for key in awaits:
                 claim = self._store.get(VolumeClaim, key)
                 if not isinstance(claim, VolumeClaim) or claim.deleted:
-                    return f"PersistentVolumeClaim {key} is gone"
+                    return _unbound(f"PersistentVolumeClaim {key} is gone")
                 left += not claim.volume
                 if claim.selected_node:
                     seen.add(key)
                 elif key in seen & selected and not claim.volume:
-                    return f"no volume can be made for PersistentVolumeClaim {key} on that node"
-            gone = [bind.pod for bind in group if self._store.get(Pod, bind.pod) is None]
-            if gone:
-                return f"pod {gone[0]} is gone"
+                    return _unbound(f"no volume can be made for PersistentVolumeClaim {key} on that node")
+            for bind in group:
+                pod = self._store.get(Pod, bind.pod)
+                if pod is None or pod.uid != bind.uid:  # the others are decided again without it
+                    return BindFailure(OBSOLETE, f"pod {bind.pod} is gone")
             if not left:
                 return self._reachable(group)
             await self._news.wait()
+            await asyncio.sleep(min(REST_MAX_S, REST_S * self._n_waiting))  # each change wakes all groups that wait
 
-    def _reachable(self, group: Sequence[Bind]) -> str:
-        """Return why a new volume cannot be used on the node of its pod, or an empty string."""
+    def _reachable(self, group: Sequence[Bind]) -> BindFailure | None:
+        """Return why a new volume cannot be used on the node of its pod, or None."""
         book = VolumeBook(self._store.cluster())
         for bind in group:
             plan = plan_volumes(book, book.cluster.pods[bind.pod], bind.node)
             if isinstance(plan, Refusal):
-                return plan.message
-        return ""
+                return _unbound(plan.message)
+        return None
 
     async def _deliver(self, write: VolumeWrite) -> None:
         try:
@@ -205,10 +215,10 @@ class VolumeBinder:
             if claim is not None and claim.selected_node == write.node and not claim.volume:
                 self._store.put(replace(claim, selected_node=""))
 
-    def _fail(self, group: Sequence[Bind], why: str) -> None:
+    def _fail(self, group: Sequence[Bind], failure: BindFailure) -> None:
         for bind in group:
             try:
-                self._failed(bind, BindFailure(VOLUME_BINDING, why))
+                self._failed(bind, failure)
             except Exception as error:
                 FAULTS.note("volumes", bind.pod, error)
 
@@ -251,6 +261,10 @@ def _select(write: SelectNode) -> tuple[Path, dict[str, Any]]:
     claim = write.claim
     path = object_path("v1", "persistentvolumeclaims", claim.namespace, claim.name)
     return path, {"metadata": {"uid": claim.uid, "annotations": {names.SELECTED_NODE_ANNOTATION: write.node}}}
+
+
+def _unbound(why: str) -> BindFailure:
+    return BindFailure(VOLUME_BINDING, why)
 
 
 def _claim_of(write: VolumeWrite) -> str:

@@ -72,6 +72,7 @@ class _Hints(msgspec.Struct):
     closed_nodes: list[str]
     brief: list[str]
     awaited_devices: list[tuple[str, str]]
+    refused_victims: list[str]
     elsewhere: PoolAmounts
 
 
@@ -152,6 +153,7 @@ def _sorted_hints(hints: SchedulingHints) -> _Hints:
         closed_nodes=sorted(hints.closed_nodes),
         brief=sorted(hints.brief),
         awaited_devices=sorted(hints.awaited_devices),
+        refused_victims=sorted(hints.refused_victims),
         elsewhere=hints.elsewhere,
     )
 

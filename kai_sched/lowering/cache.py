@@ -67,7 +67,7 @@ class Cache:
     bindings
         Live bind requests by key of the pod.
     held_shapes
-        By number of a shape and of devices: what a pod on a node has where that is less (``holdings``).
+        By number of a shape and of devices: what a pod on a node has where that is not its shape (``holdings``).
     columns
         Arrays (N,) derived from the nodes, and codes in them, by what they hold; cleared when a node changes.
     """

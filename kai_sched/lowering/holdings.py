@@ -5,6 +5,8 @@ Anybody who may create pods can give one annotations, labels and a node. So an a
 of this scheduler, and in a cluster (``Config.proves_shares``) only where a reservation pod holds the device for the
 group that the pod names: these pods are in a namespace where tenants create none.
 
+Also which pods on nodes are not to be evicted for now: they have a class of their own, as those of the former kind.
+
 Cost: one step for each pod with such annotations that is on a node.
 """
 
@@ -25,6 +27,8 @@ from kai_sched.snapshot.tables import Ints, Longs, Status
 
 Devices = Set[tuple[str, str]]  # (node, group)
 NOT_HELD = "a device by annotation that nothing shows to be the pod's: create the pod again, without a node"
+STAYS = "its eviction, which the API server refuses"
+_STAYS = -1  # in the place of a number of devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,34 @@ def find_holdings(
         if share and proven is not None:
             groups[t] = proven[:wanted]
     return Holdings(classes, groups, reserved)
+
+
+def with_refused_victims(
+    cache: Cache, classes: Longs, rows: Longs, cells: Longs, placed: tuple[Ints, npt.NDArray[np.int8]], keys: Set[str]
+) -> Longs:
+    """(T,) the ``classes`` of tasks, where those on nodes have others whose pods are in ``keys``: jobs with a pod of
+    an unsupported class are no victims (4.2), and all else is as it was.
+
+    Parameters
+    ----------
+    rows, cells
+        (T,) and (T, cells): the rows of the pods in the cache, and their cells there.
+    placed
+        (T,) each: the node of the task, or NULL, and its status.
+    keys
+        ``SchedulingHints.refused_victims``.
+    """
+    refused = [row for row in map(cache.pods.row_of.get, sorted(keys)) if row is not None]
+    if not refused:
+        return classes
+    node, status = placed
+    found = classes.copy()
+    for t in np.flatnonzero(np.isin(rows, refused) & (node != NULL) & (status >= Status.PIPELINED)).tolist():
+        asks = cache.classes[classes[t]]
+        stays = replace(asks.shape, unsupported=(*asks.shape.unsupported, STAYS))
+        shape = cache.held_shapes.setdefault((asks.known.number, _STAYS), stays)
+        found[t] = cache.class_of(shape, asks.reserves, int(cells[t, PodCell.LABEL_SET]))
+    return found
 
 
 def _is_annotated(shape: Shape) -> bool:

@@ -28,7 +28,7 @@ from kai_sched.lowering.constraints import lower_signatures
 from kai_sched.lowering.devices import DeviceRows, lower_devices
 from kai_sched.lowering.equivalence import constraint_kinds, job_equivalence
 from kai_sched.lowering.exclusive_claims import ExclusiveRows
-from kai_sched.lowering.holdings import Holdings, find_holdings
+from kai_sched.lowering.holdings import Holdings, find_holdings, with_refused_victims
 from kai_sched.lowering.jobs import (
     JobRows,
     lower_jobs,
@@ -146,7 +146,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     objects, placed = cache.pods.objects[pods.rows], (pods.node, pods.status)
     claims = find_claims(cluster, cache, nodes, objects, placed, config)
     holdings = find_holdings(cache, objects, pods.cells, placed, config, hints.awaited_devices)
-    classes = lower_classes(cache, cluster, config, nodes, _columns_of(pods, objects, holdings), claims)
+    classes = lower_classes(cache, cluster, config, nodes, _columns_of(cache, pods, objects, holdings, hints), claims)
     devices = lower_devices(nodes, objects, pods.node, holdings, classes.table.shares[classes.of_task])
     legacy, groups = _with_legacy_mig(pods, classes, len(nodes)), cache.groups.objects[jobs.rows]
     node_table, taint_sets = lower_nodes(nodes, cache, classes, config, legacy, hints.closed_nodes, claims)
@@ -239,10 +239,14 @@ def _movable(pods: _PlacedPods) -> npt.NDArray[np.bool_]:
     return np.asarray((pods.status >= Status.PENDING) & (pods.status <= Status.RUNNING) & (pods.job != NULL))
 
 
-def _columns_of(pods: _PlacedPods, objects: npt.NDArray[np.object_], holdings: Holdings) -> TaskColumns:
+def _columns_of(
+    cache: Cache, pods: _PlacedPods, objects: npt.NDArray[np.object_], holdings: Holdings, hints: SchedulingHints
+) -> TaskColumns:
     """What classes are made from."""
+    placed = (pods.node, pods.status)
+    numbers = with_refused_victims(cache, holdings.classes, pods.rows, pods.cells, placed, hints.refused_victims)
     node = np.where(pods.status >= Status.PIPELINED, pods.node, np.int32(NULL))
-    return TaskColumns(objects, holdings.classes, pods.status == Status.PENDING, _movable(pods), node)
+    return TaskColumns(objects, numbers, pods.status == Status.PENDING, _movable(pods), node)
 
 
 def _tasks(pods: _PlacedPods, classes: Ints, devices: DeviceRows) -> Tasks:

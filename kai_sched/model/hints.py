@@ -70,6 +70,9 @@ class SchedulingHints:
     awaited_devices
         (node, group) of shared devices whose pods hold them although no reservation pod shows it: it is about to be
         made, for the first time or again (``Config.proves_shares``).
+    refused_victims
+        Pods whose eviction the API server has refused, again and again: as long as they have nodes, the jobs that they
+        are in are no victims.
     elsewhere
         With ``Config.fair_share`` "cluster", what the other node pools bring to the division.
     """
@@ -83,6 +86,7 @@ class SchedulingHints:
     closed_nodes: frozenset[str] = frozenset()
     brief: frozenset[str] = frozenset()
     awaited_devices: frozenset[tuple[str, str]] = frozenset()
+    refused_victims: frozenset[str] = frozenset()
     elsewhere: PoolAmounts = NO_POOLS
 
     def defers_search(self, group: str) -> bool:

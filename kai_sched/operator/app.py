@@ -277,7 +277,7 @@ def _build_delivery(base: Base, intake: Intake, reporter: StatusReporter, accoun
     binds.retries.awaited_devices = reservations.awaited
     shares = ShareBinder(sharing, reservations, store, base.settings.current, binder.submit, binds)
     claims = ClaimBinder(claim_reservations, shares.submit, binds)
-    leftovers = ClaimLeftovers(store, base.settings.config.scheduler_name, claim_reservations)
+    leftovers = ClaimLeftovers(store, base.settings.current, claim_reservations)
     volumes = VolumeBinder(base.api, store, intake.store_changed, base.rng, claims.submit, binds.failed, volume_version)
     executor = CycleExecutor(evictions, binds, volumes.submit, accounts.after(base.live_page.after(reporter.acted)))
     return DeliveryParts(executor, binder, deleter, volumes, claims, leftovers, shares, reservations)

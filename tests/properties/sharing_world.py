@@ -286,7 +286,7 @@ class Replica:
         while True:
             self._trigger.clear()
             now, view = self.loop.time(), self.store.cluster()
-            hints = self.binds.retries.next_hints(now, self._tracker)
+            hints = self.binds.retries.next_hints(now, self._tracker, self.binds.retries.awaited_devices())
             result = run_cycle(view, CONFIG, int(now * 1e9), self._cache, hints=hints)
             self.binds.retries.settle(view, result, hints)
             self._tracker.record(view, result, CONFIG)

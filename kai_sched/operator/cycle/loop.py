@@ -30,7 +30,7 @@ from kai_sched.operator.cycle.health import CycleHealth
 from kai_sched.operator.cycle.shard import ServedShard, ServedShards, ShardSettings
 from kai_sched.operator.cycle_trigger import CycleTrigger
 from kai_sched.operator.decided_cycle import DecidedCycle
-from kai_sched.operator.delivery.group_retries import GroupRetries, partial_groups
+from kai_sched.operator.delivery.group_retries import Devices, GroupRetries, partial_groups
 from kai_sched.plan.plan_text import digest_of, plan_lines
 from kai_sched.plan.result import CycleResult
 from kai_sched.telemetry.unexpected import FAULTS
@@ -48,6 +48,9 @@ class Executor(Protocol):
     @property
     def retries(self) -> GroupRetries:
         """Groups whose binds failed."""
+
+    def refused_victims(self) -> frozenset[str]:
+        """``SchedulingHints.refused_victims`` as of now."""
 
     async def carry_out(self, decided: DecidedCycle) -> None:
         """Hand the decisions to those who send them."""
@@ -166,7 +169,7 @@ class CycleLoop:
         new = [each for each in shards if not each.leads and each.again_at <= self._turned_at]
         if new or not self._leads:
             await self._begin_to_lead(new)
-        view = self._views.cluster()
+        view, awaited = self._view()
         shares = len(shards) > 1 and self._settings.config.fair_share == CLUSTER
         if shares:
             await self._in_thread(partial(self._count, shards, view))
@@ -177,7 +180,8 @@ class CycleLoop:
             if not self.is_ready(shard.config):
                 shard.forget_times()
                 continue
-            hints = self._executor.retries.next_hints(self._turned_at, shard.tracker)
+            hints = self._executor.retries.next_hints(self._turned_at, shard.tracker, awaited)
+            hints = replace(hints, refused_victims=self._executor.refused_victims())
             if shares:
                 hints = replace(hints, elsewhere=together(each.amounts for each in shards if each is not shard))
             with self._contained(shard):
@@ -186,11 +190,18 @@ class CycleLoop:
                     await self._executor.carry_out(found)
                 decided.append(found)
                 if found.result.effects and shard is not shards[-1]:
-                    view = self._views.cluster()  # Devices and volumes that pools share are given away once.
+                    view, awaited = self._view()  # Devices and volumes that pools share are given away once.
         self._ask(shards)
         if decided and self._may_act():
             self._report(view, shards, decided)
         return sum(each.seconds for each in decided)
+
+    def _view(self) -> tuple[Cluster, Devices]:
+        """The cluster now, and which devices are awaited in it.
+
+        Both are of one moment: a reservation pod that came between would be in neither, and its device look free.
+        """
+        return self._views.cluster(), self._executor.retries.awaited_devices()
 
     @contextmanager
     def _contained(self, shard: ServedShard) -> Iterator[None]:

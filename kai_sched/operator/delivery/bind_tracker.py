@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kai_sched.cluster.failure import NOT_LEADER
-from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
+from kai_sched.cluster.pod_binder import NOT_FOUND, OBSOLETE, BindFailure
 from kai_sched.cluster.time_slice import TimeSlice
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Pod, Shape
@@ -136,7 +136,11 @@ class BindTracker:
     def failed(self, bind: Bind, failure: BindFailure) -> None:
         """The bind was given up: the pod is pending again, its claims are released, and its group is tried again after
         a backoff. If the pod has been decided again meanwhile, that is what is assumed, and only those claims are
-        released that it does not have then."""
+        released that it does not have then.
+
+        What the store shows as overtaken is no failure: the next cycle knows it. Nor is what the API server says is
+        gone, but the next cycle may not know it yet.
+        """
         attempt = self._attempts.get(bind.uid)
         if attempt is not None and attempt.bind != bind:
             kept = {use.claim for use in attempt.bind.claims}
@@ -146,13 +150,20 @@ class BindTracker:
         self._attempts.pop(bind.uid, None)
         self._overlay.forget(bind.pod, bind.uid)
         self._claims.release(bind)
-        group = bind.pod if attempt is None else attempt.group
-        is_stale = failure.reason in (OBSOLETE, NOT_LEADER) and not failure.status
-        again = None if is_stale else self.retries.add(group, self._clock.monotonic())
-        if is_stale:
+        group, now, again = bind.pod if attempt is None else attempt.group, self._clock.monotonic(), None
+        if self._is_gone(bind) or (failure.reason in (OBSOLETE, NOT_LEADER) and not failure.status):
             self.retries.partial.add(group)
+        elif failure.reason == OBSOLETE and failure.status == NOT_FOUND:
+            again = self.retries.pause(group, now)
+        else:
+            again = self.retries.add(group, now)
         self._reporter.failed(bind, failure, again)
         self._trigger.request()
+
+    def _is_gone(self, bind: Bind) -> bool:
+        """Whether the store shows that the pod is gone or leaves."""
+        pod = self._store.get(Pod, bind.pod)
+        return pod is None or pod.uid != bind.uid or pod.deleted_ns != 0
 
     def reserved(self, node: str, succeeded: bool) -> None:
         """A device of the node was reserved for pods to share, or could not be: then it gets no such pods."""

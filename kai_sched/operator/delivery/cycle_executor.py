@@ -47,6 +47,10 @@ class CycleExecutor:
         """Groups whose binds failed."""
         return self._binds.retries
 
+    def refused_victims(self) -> frozenset[str]:
+        """``SchedulingHints.refused_victims`` as of now."""
+        return self._evictions.refused_victims()
+
     async def carry_out(self, decided: DecidedCycle) -> None:
         """Hand the evictions and binds of the cycle to those who send them."""
         await self._evictions.carry_out(decided)

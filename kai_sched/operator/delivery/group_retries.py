@@ -12,7 +12,7 @@ from itertools import chain
 
 from kai_sched.cluster.backoff import Backoff, RetryTimer
 from kai_sched.cycle.hint_tracker import HintTracker
-from kai_sched.model.hints import ALL_PODS, SchedulingHints
+from kai_sched.model.hints import ALL_PODS, NO_HINTS, SchedulingHints
 from kai_sched.model.store import Cluster
 from kai_sched.plan.result import CycleResult, GroupState
 
@@ -20,6 +20,7 @@ BACKOFF_MAX_S = 60.0
 BACKOFF = Backoff(1.0, BACKOFF_MAX_S)
 NODE_BACKOFF = Backoff(30.0, 600.0)
 ACTIVE = ("Binding", "Bound", "Running")
+Devices = frozenset[tuple[str, str]]  # (node, group)
 _WAITING = frozenset({"Pending", "Binding", "Pipelined"})
 
 
@@ -36,19 +37,26 @@ class GroupRetries:
     nodes
         By node: until when it gets no pods that share GPUs.
     awaited_devices
-        Returns ``SchedulingHints.awaited_devices``.
+        Returns ``SchedulingHints.awaited_devices`` as of now.
     """
 
     timers: dict[str, RetryTimer] = field(default_factory=dict)
     partial: set[str] = field(default_factory=set)
     nodes: dict[str, RetryTimer] = field(default_factory=dict)
-    awaited_devices: Callable[[], frozenset[tuple[str, str]]] = frozenset
+    awaited_devices: Callable[[], Devices] = frozenset
 
     def add(self, group: str, now: float) -> float:
         """Count a failure of the group; return when it is tried again, in monotonic seconds."""
         self.partial.add(group)
         timer = self.timers.setdefault(group, RetryTimer(BACKOFF))
         timer.add(now)
+        return timer.until
+
+    def pause(self, group: str, now: float) -> float:
+        """Let the group wait for the shortest delay, though nothing failed; return when it is tried again."""
+        self.partial.add(group)
+        timer = self.timers.setdefault(group, RetryTimer(BACKOFF))
+        timer.until = max(timer.until, now + BACKOFF.first_s)
         return timer.until
 
     def close_node(self, node: str, now: float) -> None:
@@ -59,13 +67,18 @@ class GroupRetries:
         """A device was reserved on the node."""
         self.nodes.pop(node, None)
 
-    def next_hints(self, now: float, tracker: HintTracker) -> SchedulingHints:
-        """Return the hints for the next cycle: who goes first, who waits, and what the ``tracker`` says."""
+    def next_hints(
+        self, now: float, tracker: HintTracker, awaited: Devices = NO_HINTS.awaited_devices
+    ) -> SchedulingHints:
+        """Return the hints for the next cycle: who goes first, who waits, and what the ``tracker`` says.
+
+        ``awaited`` is what ``awaited_devices`` returned when the view of the cycle was taken.
+        """
+        self.timers, self.nodes = _remembered(self.timers, now), _remembered(self.nodes, now)
         waiting = frozenset(group for group, timer in self.timers.items() if now < timer.until)
-        self.nodes = {node: timer for node, timer in self.nodes.items() if now < timer.until + NODE_BACKOFF.last_s}
         closed = frozenset(node for node, timer in self.nodes.items() if now < timer.until)
         hints = tracker.next_hints(dict.fromkeys(self.partial, ALL_PODS), waiting, closed)
-        return replace(hints, awaited_devices=self.awaited_devices())
+        return replace(hints, awaited_devices=awaited)
 
     def next_end(self, now: float) -> float | None:
         """Return when the next group or node may be tried again, in monotonic seconds."""
@@ -90,6 +103,11 @@ class GroupRetries:
 def partial_groups(result: CycleResult) -> set[str]:
     """Return the gangs that are bound in part: a crash may have ended their binds."""
     return {key for key, group in result.groups.items() if _is_partial(group)}
+
+
+def _remembered(timers: dict[str, RetryTimer], now: float) -> dict[str, RetryTimer]:
+    """Without those of which nothing has failed for long: some groups always have pods that wait."""
+    return {key: timer for key, timer in timers.items() if not timer.is_over(now)}
 
 
 def _exists(key: str, cluster: Cluster) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from kai_sched.cluster.failure import NOT_LEADER, ApiFailure
-from kai_sched.cluster.pod_binder import FAULT, OBSOLETE, BindFailure
+from kai_sched.cluster.pod_binder import FAULT, NOT_FOUND, OBSOLETE, BindFailure
 from kai_sched.plan.effects import Bind
 from kai_sched.telemetry.unexpected import FAULTS
 
@@ -85,7 +85,7 @@ def request_failure(failure: ApiFailure, reason: str) -> BindFailure:
 
     An object that is gone makes the bind obsolete: the next cycle decides again.
     """
-    if failure.status == 404:
+    if failure.status == NOT_FOUND:
         return BindFailure(OBSOLETE, str(failure), failure.status)
     known = failure.status or failure.reason == NOT_LEADER
     return BindFailure(failure.reason if known else reason, str(failure), failure.status)

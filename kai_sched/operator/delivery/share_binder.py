@@ -129,6 +129,9 @@ class ShareBinder:
         for node in sorted({bind.node for bind in group if self._has_to_wait(bind)}):
             await self._reservations.wait_freed(node)
         uuids, failure = await self._reserve(shares, pods)
+        why = next((why for bind in shares if (why := self._observer.check(bind))), "")  # that took a while
+        if why:
+            return BindFailure(OBSOLETE, why)
         if failure is not None:
             return failure
         outcomes = await asyncio.gather(

@@ -142,6 +142,7 @@ async def test_a_refusal_for_good_is_not_argued_with(bench: Bench, status: int) 
     bench.api.answers["POST"] = [failure(status)]
     await bench.settle(A)
     assert [(name, told.status) for name, told in bench.failures] == [("ml/a", status)]
+    assert [told.reason == OBSOLETE for _, told in bench.failures] == [status == 404], "the pod is gone"
     assert bench.api.methods == ["POST"]
 
 
@@ -180,7 +181,7 @@ async def test_what_is_in_doubt_is_settled_by_a_look_at_the_pod(
 async def test_a_pod_that_is_gone_is_given_up(bench: Bench) -> None:
     bench.api.answers = {"POST": [failure(500)], "GET": [failure(404)]}
     await bench.settle(A)
-    assert [told.status for _, told in bench.failures] == [500]
+    assert [(told.reason, told.status) for _, told in bench.failures] == [(OBSOLETE, 404)]
     assert bench.api.methods == ["POST", "GET"]
 
 
@@ -245,7 +246,8 @@ async def test_what_is_in_doubt_keeps_its_room_until_the_pod_is_read(bench: Benc
 
 
 @pytest.mark.parametrize(
-    ("there", "reason"), [(pod(), "R500"), (pod(node="n9"), OBSOLETE), (pod(uid="o"), OBSOLETE), (failure(404), "R500")]
+    ("there", "reason"),
+    [(pod(), "R500"), (pod(node="n9"), OBSOLETE), (pod(uid="o"), OBSOLETE), (failure(404), OBSOLETE)],
 )
 async def test_what_is_in_doubt_is_given_up_by_what_the_pod_says(bench: Bench, there: Answer, reason: str) -> None:
     bench.api.answers = {"POST": [failure(500)] * 9, "GET": [*[unreadable] * 9, there]}

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from kai_sched.cluster import volume_binder
-from kai_sched.cluster.pod_binder import BindFailure
+from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
 from kai_sched.cluster.volume_binder import VOLUME_BINDING, VolumeBinder
 from kai_sched.model.config import Config
-from kai_sched.model.objects import Node, StorageClass, Volume, VolumeClaim
+from kai_sched.model.objects import Node, Pod, StorageClass, Volume, VolumeClaim
 from kai_sched.model.read.kinds import POD, Reader
 from kai_sched.model.store import Store
 from kai_sched.plan.effects import Bind
@@ -36,10 +38,11 @@ class Bench:
         self.sent: list[str] = []
         self.failed: list[tuple[str, BindFailure]] = []
         self.api = ScriptedApi()
+        self.news = asyncio.Event()
         self.binding = VolumeBinder(
             self.api,  # type: ignore[arg-type]
             self.store,
-            asyncio.Event(),
+            self.news,
             random.Random(1),
             self._send,
             lambda bind, failure: self.failed.append((bind.pod, failure)),
@@ -136,3 +139,60 @@ async def test_a_volume_that_is_gone_is_told_and_not_replaced() -> None:
         await asyncio.sleep(0)
     assert [pod for pod, _ in bench.failed] == ["ml/a"]
     assert not bench.api.asked
+
+
+@pytest.mark.parametrize("is_anew", [False, True], ids=["gone", "anew"])
+async def test_a_pod_that_goes_while_its_group_waits_is_no_failure_of_the_group(is_anew: bool) -> None:
+    """The others are decided again at once, and nobody is told that their volumes could not be bound."""
+    bench = Bench()
+    bench.store.put(Node("n1", "n1"))
+    bench.store.put(StorageClass("fast", True, "csi.example.com"))
+    for name in "ab":
+        bench.store.put(VolumeClaim("ml", name, storage_class="fast", size_bytes=1.0, uid=f"claim-{name}"))
+    bench.binding.submit([A, B], bench.store.cluster())
+    await asyncio.sleep(0.01)
+    assert not bench.failed
+    pod = bench.store.all(Pod)["ml/a"]
+    bench.store.remove(Pod, "ml/a")
+    if is_anew:
+        bench.store.put(replace(pod, uid="another"))
+    bench.news.set()
+    async with asyncio.timeout(5.0):
+        while not bench.failed:  # noqa: ASYNC110 - tells nobody
+            await asyncio.sleep(0.005)
+    gone = BindFailure(OBSOLETE, "pod ml/a is gone")
+    assert bench.failed == [("ml/a", gone), ("ml/b", gone)]
+
+
+async def test_groups_that_wait_do_not_all_look_at_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With thousands of them nothing else would run. Each sees in the end what concerns it."""
+    bench, looks = Bench(), 0
+    get = bench.store.get
+
+    def counting(kind: type[Any], key: str) -> Any:
+        nonlocal looks
+        looks += kind is VolumeClaim
+        return get(kind, key)
+
+    bench.store.put(StorageClass("fast", True, "csi.example.com"))
+    bench.store.put(Node("n1", "n1"))
+    claim = VolumeClaim("ml", "a", storage_class="fast", size_bytes=1.0, uid="claim-a")
+    bench.store.put(claim)
+    n_groups, n_changes = 300, 20
+    for _ in range(n_groups):
+        bench.binding.submit([A], bench.store.cluster())
+    await asyncio.sleep(0.01)
+    monkeypatch.setattr(bench.store, "get", counting)
+    for _ in range(n_changes):
+        bench.news.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.3)
+    assert n_groups <= looks <= 3 * n_groups
+    bench.store.remove(VolumeClaim, claim.key)
+    bench.news.set()
+    async with asyncio.timeout(5.0):
+        while len(bench.failed) < n_groups:  # noqa: ASYNC110 - tells nobody
+            await asyncio.sleep(0.005)
+    await bench.binding.stop()
+    assert bench.binding._n_waiting == 0

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kai_sched import Cache, Config, Store, run_cycle
 from kai_sched.model.hints import ALL_PODS, SchedulingHints
 from kai_sched.model.objects import GpuShare, Node, Phase, Pod, PodGroup, Queue, Shape, Share
+from kai_sched.plan.effects import Evict
 
 UNLIMITED = Share(-1.0, -1.0, 1.0)
 GPU = Shape((("cpu", 1000.0), ("gpu", 1.0), ("pods", 1.0)))
@@ -73,3 +76,42 @@ def test_a_closed_node_gets_no_pods_that_share_gpus_but_all_others() -> None:
     reason = result.groups["ml/half-2"].reason
     assert reason is not None
     assert "a GPU could not be reserved for sharing there lately" in reason.message
+
+
+def crowded(*names: str) -> Store:
+    """Each GPU is lent to a pod of these names; the owner of them all asks for one."""
+    store = Store()
+    store.put(Queue("a", cpu=UNLIMITED, memory=UNLIMITED, gpu=Share(2.0, -1.0, 1.0)))
+    store.put(Queue("b", cpu=UNLIMITED, memory=UNLIMITED, gpu=Share(0.0, -1.0, 1.0)))
+    size = {"cpu": 8000.0, "memory": 1e12, "gpu": float(len(names)), "pods": 110.0}
+    store.put(Node("n1", allocatable=size))
+    for name in names:
+        store.put(PodGroup("ml", name, name, 1, queue="b"))
+        store.put(Pod("ml", name, GPU, name, 1, group=name, node="n1", phase=Phase.RUNNING, scheduler="kai-scheduler"))
+    store.put(PodGroup("ml", "own", "own", 2, queue="a"))
+    store.put(Pod("ml", "own", GPU, "own", 2, group="own", scheduler="kai-scheduler"))
+    return store
+
+
+@pytest.mark.parametrize("victims", ["minimal", "original"])
+def test_who_cannot_be_evicted_is_no_victim(victims: str) -> None:
+    store, config, cache = crowded("v0", "v1"), replace(Config(), victims=victims), Cache()
+
+    def evicted(*refused: str) -> list[str]:
+        hints = SchedulingHints(refused_victims=frozenset(refused))
+        result = run_cycle(store.cluster(), config, 0, cache, hints=hints)
+        assert result.pods["ml/v0"].node == result.pods["ml/v1"].node == "n1"
+        return [effect.pod for effect in result.effects if isinstance(effect, Evict)]
+
+    (first,) = evicted()
+    other = {"ml/v0": "ml/v1", "ml/v1": "ml/v0"}[first]
+    assert evicted(first) == [other]
+    assert evicted(first, other) == []
+    assert evicted("ml/gone") == [first], "and a warm cache keeps none of this"
+
+
+def test_a_pod_that_could_not_be_evicted_and_waits_gets_a_node() -> None:
+    store = crowded("v0")
+    hints = SchedulingHints(refused_victims=frozenset({"ml/own"}))
+    store.remove(Pod, "ml/v0")
+    assert bound(store, hints) == ["ml/own"]

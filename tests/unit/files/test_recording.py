@@ -113,6 +113,7 @@ HINTS = SchedulingHints(
     closed_nodes=frozenset({"n"}),
     brief=frozenset({"ns/c"}),
     awaited_devices=frozenset({("n", "dev")}),
+    refused_victims=frozenset({"ns/v"}),
 )
 
 

@@ -7,10 +7,13 @@ devices are, if it can be; a minute later the reservation is taken back, so that
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
+from kai_sched.lowering.roles import is_bare
 from kai_sched.model.claims.objects import ExtendedRequests, ResourceClaim
+from kai_sched.model.config import Config, in_pool
 from kai_sched.model.keys import object_key
-from kai_sched.model.objects import Pod
+from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.store import Store
 from kai_sched.operator.delivery.claims.reservations import ClaimReservations
 from kai_sched.plan.effects import Bind, ClaimUse
@@ -25,15 +28,15 @@ class ClaimLeftovers:
     ----------
     store
         The cluster as the informers show it, with what is under way.
-    scheduler
-        The name of this scheduler: what others reserve is theirs.
+    config
+        Returns the settings in force: what other schedulers and those of other node pools reserve is theirs.
     reservations
         Takes reservations back.
     """
 
-    def __init__(self, store: Store, scheduler: str, reservations: ClaimReservations) -> None:
+    def __init__(self, store: Store, config: Callable[[], Config], reservations: ClaimReservations) -> None:
         self._store = store
-        self._scheduler = scheduler
+        self._config = config
         self._reservations = reservations
 
     async def run(self) -> None:
@@ -61,10 +64,18 @@ class ClaimLeftovers:
             for name, uid in claim.consumers:
                 pod = self._store.get(Pod, object_key(claim.namespace, name))
                 known = pod is not None and pod.uid == uid
-                waits = pod is not None and known and not pod.node and pod.scheduler == self._scheduler
+                waits = pod is not None and known and not pod.node and self._is_ours(pod)
                 # A claim that was made and deleted before a watch has shown it has no uid.
                 if waits or (not known and not claim.uid):
                     made = ExtendedRequests() if claim.extended else None
                     use = ClaimUse(key, claim.uid, claim.allocation, False, made)
                     found[key, uid] = Bind(object_key(claim.namespace, name), uid, "", claims=(use,))
         return found
+
+    def _is_ours(self, pod: Pod) -> bool:
+        """Whether this process decides about the pod: where another one does, its bind may be under way."""
+        config = self._config()
+        if pod.scheduler != config.scheduler_name:
+            return False
+        group = self._store.get(PodGroup, pod.group_key) if pod.group else None
+        return is_bare(pod, config) if group is None else in_pool(group.labels, config)

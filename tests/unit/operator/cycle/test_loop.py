@@ -292,6 +292,19 @@ def test_backoff_grows_to_its_bound_and_counts_a_gang_once() -> None:
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, BACKOFF_MAX_S, BACKOFF_MAX_S, BACKOFF_MAX_S]
 
 
+def test_failures_far_apart_are_first_ones() -> None:
+    """An elastic group has pods that wait all the time, so that no cycle shows that it has recovered."""
+    setbacks = GroupRetries()
+    for hour in range(9):
+        now = hour * 3600.0
+        assert setbacks.next_hints(now, HintTracker()).deferred == frozenset()
+        assert setbacks.add("g", now) - now == 1.0
+    setbacks.next_hints(now + BACKOFF_MAX_S, HintTracker())
+    assert setbacks.timers
+    setbacks.next_hints(now + 1.0 + BACKOFF_MAX_S, HintTracker())
+    assert not setbacks.timers
+
+
 def test_a_node_where_no_device_could_be_reserved_is_closed_for_a_while() -> None:
     setbacks = GroupRetries()
     setbacks.close_node("n1", 0.0)

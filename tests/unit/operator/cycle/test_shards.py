@@ -14,6 +14,7 @@ from kai_sched.cycle.run import run_cycle
 from kai_sched.model.claims.selectors import SelectorQuestion
 from kai_sched.model.config import CLUSTER, Config
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
+from kai_sched.model.objects import Namespace
 from kai_sched.model.read.kinds import POD, QUEUE
 from kai_sched.operator.cycle import health as cycle_health
 from kai_sched.plan.result import CycleResult
@@ -190,6 +191,32 @@ async def test_a_shard_sees_what_those_before_it_bound(world: World) -> None:
         world.put(POD, of_pool("a", "x"), of_pool("b", "y"))
         await until(lambda: sorted(world.hands.pods) == ["ml/x", "ml/y"])
     assert seen == {"a": set(), "b": {"ml/x"}}
+
+
+async def test_the_awaited_devices_are_those_of_the_view(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the watches show while a thread counts or decides: such a device would be in neither, and look free."""
+    seen: list[tuple[str, int, frozenset[tuple[str, str]]]] = []
+    in_thread = world.loop._in_thread
+
+    async def news_meanwhile(work: Any) -> Any:
+        done = await in_thread(work)
+        world.store.put(Namespace(f"late-{world.store.serial}"))
+        return done
+
+    def run(cluster: Any, config: Config, now_ns: int, cache: Any, timer: Any, hints: SchedulingHints) -> CycleResult:
+        if hints != NO_HINTS:
+            seen.append((config.node_pool, cluster.serial, hints.awaited_devices))
+        return run_cycle(cluster, config, now_ns, cache, timer, hints)
+
+    world.run = run
+    world.binds.retries.awaited_devices = lambda: frozenset({("as of", str(world.store.serial))})
+    monkeypatch.setattr(world.loop, "_in_thread", news_meanwhile)
+    async with running(world):
+        world.put(POD, of_pool("a", "x"), of_pool("b", "y"))
+        await until(lambda: sorted(world.hands.pods) == ["ml/x", "ml/y"])
+        await next_cycle(world)
+    assert {pool for pool, _, _ in seen} == {"a", "b"}
+    assert [awaited for _, _, awaited in seen] == [frozenset({("as of", str(serial))}) for _, serial, _ in seen]
 
 
 async def test_what_a_shard_said_stands_while_its_cycles_fail(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,12 +34,14 @@ class Bench:
         self.store = Store()
         self.overlay = Overlay(self.store)
         self.released: list[Bind] = []
+        self.time = 0.0
+        self.again: list[float | None] = []  # when the group is tried again, after each failure
         self.tracker = self.over(self.overlay)
         self.store.put(Node("n1"))
 
     def over(self, overlay: Overlay) -> BindTracker:
         quiet: Any = self
-        return BindTracker(self.store, overlay, CycleTrigger(overlay), quiet, Clock(), quiet)
+        return BindTracker(self.store, overlay, CycleTrigger(overlay), quiet, Clock(lambda: self.time), quiet)
 
     def assume(self, _: Bind) -> None:
         """No pod of these tests has claims."""
@@ -46,8 +49,15 @@ class Bench:
     def release(self, bind: Bind) -> None:
         self.released.append(bind)
 
-    def failed(self, *_: object) -> None:
-        """Nobody is told."""
+    def failed(self, _: Bind, _failure: BindFailure, again: float | None) -> None:
+        self.again.append(again)
+
+    async def fails(self, failure: BindFailure) -> None:
+        """The bind of the pod fails once its group may be tried again."""
+        self.time = self.again[-1] or self.time if self.again else self.time
+        bind = Bind("ml/a", "a", "n1")
+        assert await self.decide(bind, part(0.5))
+        self.tracker.failed(bind, failure)
 
     async def decide(self, bind: Bind, pod: Pod) -> bool:
         return await self.tracker.assume("ml/a", [bind], {"ml/a": pod}, TimeSlice())
@@ -96,3 +106,42 @@ async def test_a_pod_that_was_hidden_and_decided_again_has_one_bind(bench: Bench
     assert [each.claims for each in bench.released] == [(lost,)]
     bench.tracker.failed(second, BindFailure(OBSOLETE, "by the test"))
     assert (bench.overlay.assumed, bench.released[1:]) == ({}, [second])
+
+
+GONE = BindFailure(OBSOLETE, "by the test", 404)
+OVERTAKEN = BindFailure(OBSOLETE, "by the test")
+REFUSED = BindFailure("Forbidden", "by the test", 403)
+LEAVES = {"deleted_ns": 1}
+ANEW = {"uid": "another"}
+
+
+@pytest.mark.parametrize(
+    ("failure", "again"),
+    [(OVERTAKEN, [None, None, None]), (GONE, [1.0, 2.0, 3.0]), (REFUSED, [1.0, 3.0, 7.0])],
+    ids=["overtaken", "gone", "refused"],
+)
+async def test_what_is_gone_is_no_failure_of_its_group(
+    bench: Bench, failure: BindFailure, again: list[float | None]
+) -> None:
+    """The store may show it only later, so the next cycle is not asked at once, or it would decide the same again."""
+    bench.overlay.observe(part(0.5))
+    for _ in again:
+        await bench.fails(failure)
+    assert bench.again == again
+    assert bench.tracker.retries.partial == {"ml/a"}
+
+
+@pytest.mark.parametrize("failure", [GONE, REFUSED], ids=["gone", "refused"])
+@pytest.mark.parametrize("change", [None, LEAVES, ANEW], ids=["gone", "leaves", "anew"])
+async def test_a_pod_that_goes_while_it_is_bound_is_no_failure_of_its_group(
+    bench: Bench, failure: BindFailure, change: dict[str, Any] | None
+) -> None:
+    bench.overlay.observe(part(0.5))
+    bind = Bind("ml/a", "a", "n1")
+    assert await bench.decide(bind, part(0.5))
+    if change is None:
+        bench.overlay.gone("ml/a")
+    else:
+        bench.overlay.observe(replace(part(0.5), **change))
+    bench.tracker.failed(bind, failure)
+    assert (bench.again, bench.tracker.retries.timers) == ([None], {})

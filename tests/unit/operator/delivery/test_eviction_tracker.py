@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from kai_sched.cluster.pod_deleter import EvictionEnd
-from kai_sched.model.objects import Pod
+from kai_sched.model.objects import Namespace, Pod
 from kai_sched.model.read.kinds import POD, POD_GROUP, QUEUE
+from kai_sched.model.store import Store
+from kai_sched.operator.delivery import eviction_tracker
+from kai_sched.operator.delivery.eviction_tracker import BACKOFF
+from kai_sched.operator.delivery.node_check import node_problem
 from kai_sched.plan.effects import Bind
 from tests.unit.operator.cycle.test_loop import next_cycle, running, until
 from tests.unit.operator.worlds import NODE, World, raw, raw_group, raw_node, raw_pod
@@ -107,6 +111,30 @@ async def test_an_eviction_makes_sense_until_victim_winner_or_node_changes(world
     assert world.evictions.check(first) == why
 
 
+async def test_what_a_plan_depends_on_is_looked_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And again where it has changed; not for each of its evictions, and not for what else the store hears of."""
+    looks: list[str] = []
+
+    def noting(store: Store, node: str) -> str:
+        looks.append(node)
+        return node_problem(store, node)
+
+    monkeypatch.setattr(eviction_tracker, "node_problem", noting)
+    async with running(world):
+        await decided(world)
+    for n in range(20):
+        assert [world.evictions.check(each) for each in world.hands.victims] == ["", ""]
+        world.store.put(Namespace(f"other-{n}"))
+    assert looks == ["n1"]
+    world.put(NODE, raw_node("n1", 2, gpus=3))
+    assert [world.evictions.check(each) for each in world.hands.victims] == ["", ""]
+    assert looks == ["n1", "n1"]
+    world.put(NODE, raw_node("n1", 3, gpus=3, unschedulable=True))
+    assert [world.evictions.check(each) for each in world.hands.victims] == ["node n1 was cordoned"] * 2
+    world.put(NODE, raw_node("n1", 4, gpus=3))
+    assert [world.evictions.check(each) for each in world.hands.victims] == ["", ""]
+
+
 async def test_a_winner_that_is_bound_before_the_others_is_not_gone(world: World) -> None:
     async with running(world):
         await decided(world)
@@ -139,6 +167,51 @@ async def test_what_was_refused_waits_longer_each_time_and_the_rest_of_its_plan_
             world.trigger.request()
         await decided(world)
         assert len(world.plans) == 4
+
+
+async def test_a_pod_that_nobody_may_delete_does_not_keep_others_from_room() -> None:
+    """The cheapest victim would be chosen for ever; the group gets the room of the next one."""
+    world = World()
+    world.put(QUEUE, shares("team", 1), shares("borrower", 0))
+    world.put(NODE, raw_node("n1", gpus=2))
+    world.put(POD, lent("v0"), lent("v1"), raw_pod("own"))
+    async with running(world):
+        await until(lambda: len(victims(world)) == 1)
+        (cheapest,) = victims(world)
+        other = {"ml/v0": "ml/v1", "ml/v1": "ml/v0"}[cheapest]
+        end(world, EvictionEnd.REFUSED, cheapest)
+        await next_cycle(world)
+        assert victims(world) == [], "a single refusal may not be for good"
+        world.time += 1.001
+        await next_cycle(world)
+        assert victims(world) == [cheapest]
+        end(world, EvictionEnd.REFUSED, cheapest)
+        await until(lambda: victims(world) == [other])
+        end(world, EvictionEnd.EVICTED, other)
+        world.sink.deleted(POD, lent(other.removeprefix("ml/"), 2))
+        await until(lambda: world.hands.pods == ["ml/own"])
+
+
+async def test_refusals_far_apart_are_first_ones(world: World) -> None:
+    async with running(world):
+        for _ in range(3):
+            await decided(world)
+            end(world, EvictionEnd.REFUSED, "ml/v1")
+            end(world, EvictionEnd.OBSOLETE, "ml/v0")
+            assert world.evictions.refused_victims() == frozenset()
+            world.time += 1.0 + BACKOFF.last_s
+            await next_cycle(world)
+        await decided(world)
+        end(world, EvictionEnd.REFUSED, "ml/v1")
+        world.time += 1.0
+        assert world.evictions.refused_victims() == frozenset()
+        end(world, EvictionEnd.OBSOLETE, "ml/v0")
+        await next_cycle(world)
+        await decided(world)
+        end(world, EvictionEnd.REFUSED, "ml/v1")
+        assert world.evictions.refused_victims() == {"ml/v1"}
+        world.time += 2.0
+        assert world.evictions.refused_victims() == frozenset(), "it is tried again"
 
 
 async def test_the_refusal_of_a_pod_that_is_gone_is_forgotten(world: World) -> None:

@@ -61,6 +61,7 @@ class Bench:
         self.versions: dict[str, str] = {}
         self.failures: dict[str, BindFailure] = {}
         self.closed: list[str] = []
+        self.obsolete = ""
         api: Any = self.server
         self.binder = ShareBinder(
             SharingRequests(api, random.Random(1)),
@@ -104,7 +105,7 @@ class Bench:
         self.versions |= versions
 
     def check(self, _: Bind) -> str:
-        return ""
+        return self.obsolete
 
     def failed(self, bind: Bind, failure: BindFailure) -> None:
         self.overlay.forget(bind.pod, bind.uid)
@@ -141,6 +142,21 @@ async def test_a_pod_that_asks_for_more_meanwhile_is_decided_again() -> None:
     await bench.bind(key, "g1")
     assert bench.sent == []
     assert bench.failures[key].reason == OBSOLETE
+
+
+@pytest.mark.parametrize("failure", [None, ReservationFailure("by the test", is_of_node=False)])
+async def test_a_pod_that_goes_while_its_device_is_reserved_is_no_failure(failure: Exception | None) -> None:
+    bench = Bench()
+    key = bench.add(pod("a", "0.5"))
+    bench.reservations.failure = failure
+
+    def goes() -> None:
+        bench.obsolete = "by the test"
+
+    bench.reservations.meanwhile = goes
+    await bench.bind(key, "g1")
+    assert bench.failures[key] == BindFailure(OBSOLETE, "by the test")
+    assert not bench.server.maps, "nothing is written for it"
 
 
 @pytest.mark.parametrize(("is_of_node", "closed"), [(True, ["node-0"]), (False, [])])

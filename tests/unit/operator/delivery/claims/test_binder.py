@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from kai_sched.model.claims.objects import (
     ResourceClaim,
 )
 from kai_sched.model.config import Config
-from kai_sched.model.objects import Pod, Shape
+from kai_sched.model.objects import Pod, PodGroup, Shape
 from kai_sched.model.read.kinds import RESOURCE_CLAIM, Reader
 from kai_sched.model.store import Store
 from kai_sched.operator.delivery.claims import leftovers as claim_leftovers
@@ -221,13 +222,35 @@ async def test_what_an_earlier_leader_reserved_for_a_pod_that_waits_is_released_
     bench.server.change("c", **status)
     for name, node, scheduler in (("a", "", "kai-scheduler"), ("b", "n1", "kai-scheduler"), ("x", "", "other")):
         bench.store.put(Pod("ml", name, Shape(), uid=f"uid-{name}", node=node, scheduler=scheduler))
-    leftovers = ClaimLeftovers(bench.store, "kai-scheduler", bench.reservations)
+    leftovers = ClaimLeftovers(bench.store, Config, bench.reservations)
     assert [each.pod for each in leftovers.find().values()] == ["ml/a"]
     looking = asyncio.create_task(leftovers.run())
     await bench.until(lambda: bench.server.reserved("c") == ["uid-b", "uid-x"])
     assert len(naps.seconds) > 1
     looking.cancel()
     await bench.reservations.stop()
+
+
+@pytest.mark.parametrize("pool", ["", "mine"])
+def test_what_a_scheduler_of_another_node_pool_reserved_is_its_own(bench: Bench, pool: str) -> None:
+    """The bind of its pod may be under way, which only that process knows."""
+    config = Config(node_pool=pool)
+    ours, theirs = {config.node_pool_label: pool} if pool else {}, {config.node_pool_label: "another"}
+    bench.store.put(PodGroup("ml", "ours", labels=ours))
+    bench.store.put(PodGroup("ml", "theirs", labels=theirs))
+    of_pods = {
+        "bare": Pod("ml", "bare", Shape(), labels=ours),
+        "in-group": Pod("ml", "in-group", Shape(), labels=theirs, group="ours"),
+        "bare-theirs": Pod("ml", "bare-theirs", Shape(), labels=theirs),
+        "in-their-group": Pod("ml", "in-their-group", Shape(), labels=ours, group="theirs"),
+        "of-no-group": Pod("ml", "of-no-group", Shape(), labels=ours, group="gone"),
+    }
+    consumers = [{"resource": "pods", "name": name, "uid": f"uid-{name}"} for name in of_pods]
+    bench.server.change("c", allocation={"devices": {"results": [_result("dev-0")]}}, reservedFor=consumers)
+    for name, pod in of_pods.items():
+        bench.store.put(replace(pod, uid=f"uid-{name}", scheduler="kai-scheduler"))
+    found = ClaimLeftovers(bench.store, lambda: config, bench.reservations).find()
+    assert sorted(bind.pod for bind in found.values()) == ["ml/bare", "ml/in-group"]
 
 
 async def test_releases_do_not_pile_up_while_the_api_server_fails(
@@ -239,7 +262,7 @@ async def test_releases_do_not_pile_up_while_the_api_server_fails(
     bench.server.change("c", allocation={"devices": {"results": [_result("dev-0")]}}, reservedFor=consumers)
     bench.store.put(Pod("ml", "a", Shape(), uid="uid-a", scheduler="kai-scheduler"))
     bench.server.answers["GET"] = [failure(503)] * 1000
-    looking = asyncio.create_task(ClaimLeftovers(bench.store, "kai-scheduler", bench.reservations).run())
+    looking = asyncio.create_task(ClaimLeftovers(bench.store, Config, bench.reservations).run())
     await bench.until(lambda: len(naps.seconds) > 10)
     assert len([task for task in asyncio.all_tasks() if task.get_name() == "claim releases"]) == 1
     del bench.server.answers["GET"]
@@ -304,7 +327,7 @@ async def test_left_over_claims_of_extended_resources_are_deleted_those_that_van
     del bench.server.pods["ml/b"], bench.server.claims["ml/b-made"]
     assert bench.shown("b-made").uid == ""
     bench.server.watch_deleted = bench.overlay.gone
-    looking = asyncio.create_task(ClaimLeftovers(bench.store, "kai-scheduler", bench.reservations).run())
+    looking = asyncio.create_task(ClaimLeftovers(bench.store, Config, bench.reservations).run())
     await bench.until(lambda: bench.store.get(ResourceClaim, "ml/b-made") is None)
     await bench.until(lambda: "ml/a-made" not in bench.server.claims)
     assert bench.server.pods["ml/a"]["status"] == {}
