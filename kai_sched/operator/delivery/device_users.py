@@ -1,4 +1,4 @@
-"""Which pods use which shared devices, and which reservation pods there are, as the store shows them now."""
+"""Which pods use which shared devices, and which reservation pods there are or may come, as the store shows it now."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ class DeviceUsers:
         self._reserves: dict[str, tuple[GpuGroup, ...]] = {}  # by reservation pod
         self._reservations: dict[GpuGroup, set[str]] = {}
         self._on_node: dict[str, set[GpuGroup]] = {}  # devices with a reservation pod
+        self._requested: dict[str, dict[GpuGroup, float]] = {}  # by node: see ``request``
 
     def catch_up(self) -> set[GpuGroup]:
         """Take over what has changed; return the devices that it concerns."""
@@ -68,6 +69,25 @@ class DeviceUsers:
         """The devices of the node that have a reservation pod."""
         return self._on_node.get(node, set())
 
+    def request(self, device: GpuGroup, until: float) -> None:
+        """A reservation pod of the device is requested: if it does not show before, it may come ``until`` then."""
+        self._requested.setdefault(device.node, {})[device] = until
+
+    def requested(self, device: GpuGroup) -> float:
+        """Until when a reservation pod of the device may come that does not show yet; 0 for none."""
+        return self._requested.get(device.node, {}).get(device, 0.0)
+
+    def forget_request(self, device: GpuGroup) -> None:
+        """The reservation pod that was requested shows now, or will never come."""
+        of_node = self._requested.get(device.node, {})
+        of_node.pop(device, None)
+        if not of_node:
+            self._requested.pop(device.node, None)
+
+    def held_on(self, node: str) -> set[GpuGroup]:
+        """The devices of the node that have a reservation pod, or may get the one that was requested."""
+        return self.reserved_on(node) | self._requested.get(node, {}).keys()
+
     def reservation_uids(self) -> set[str]:
         """The uids of all reservation pods."""
         return {pod.uid for key in self._reserves if (pod := self._store.get(Pod, key)) is not None}
@@ -91,6 +111,8 @@ class DeviceUsers:
         before = {*self._uses.get(key, ()), *self._reserves.get(key, ())}
         _move(key, uses, self._uses, self._users)
         _move(key, devices, self._reserves, self._reservations)
+        for device in devices:
+            self.forget_request(device)
         for device in {*before, *devices}:
             there = self._on_node.setdefault(device.node, set())
             (there.add if device in self._reservations else there.discard)(device)

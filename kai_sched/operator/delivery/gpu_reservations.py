@@ -129,7 +129,7 @@ class GpuReservations:
     async def wait_freed(self, node: str) -> None:
         """Return once no device of the node is being freed, or after CLOSING_S: the kubelet has it back only then."""
         for _ in range(round(CLOSING_S / CLOSING_POLL_S)):
-            if not self._closing(node):
+            if not self.is_closing(node):
                 return
             await asyncio.sleep(CLOSING_POLL_S)
 
@@ -153,15 +153,14 @@ class GpuReservations:
         return is_expected or self._users.is_being_bound(device)
 
     def is_closing(self, node: str) -> bool:
-        """Whether a device of the node has a reservation pod and no user."""
-        return bool(self._closing(node))
-
-    def _closing(self, node: str) -> list[GpuGroup]:
+        """Whether a device of the node has no user, and a reservation pod or one that was requested and may come."""
         self._catch_up()
-        return [each for each in self._users.reserved_on(node) if not self._is_wanted(each)]
+        return any(not self._users.users(device) for device in self._users.held_on(node))
 
     def _is_wanted(self, device: GpuGroup) -> bool:
-        return device in self._waiting or bool(self._users.users(device))
+        """Whether a pod uses the device or is being bound to it, as the store shows now."""
+        self._catch_up()
+        return bool(self._users.users(device))
 
     async def _follow(self) -> None:
         while True:
@@ -210,11 +209,9 @@ class GpuReservations:
             if pod.uid in self._doomed and not pod.deleted_ns:  # the request may have been lost
                 await self._delete(pod)
         if not self._is_wanted(device):
-            self._since.pop(device, None)
-            if first is not None or (found and device in self._known):
-                await self._give_back(device, first)
-            elif not found:
-                self._known.pop(device, None)
+            gone = f"the pods for GPU group {device.group} of node {device.node} are gone"
+            self._fail(device, ReservationFailure(gone, is_of_node=False))
+            await self._abandon(device, first, found)
         elif first is None and found:
             await self._wait_gone(device, found[0])
         elif first is None:
@@ -225,6 +222,19 @@ class GpuReservations:
             await self._give_up(device, first)
         elif first.reserved_device:
             await self._reported(device, first)
+
+    async def _abandon(self, device: GpuGroup, first: Pod | None, found: Sequence[Pod]) -> None:
+        """The device has no user. ``first`` is the reservation pod that stays, if one of those ``found`` does."""
+        self._since.pop(device, None)
+        if first is not None or (found and device in self._known):
+            await self._give_back(device, first)
+        elif not found:
+            self._known.pop(device, None)
+            wait_s = self._users.requested(device) - self._monotonic()
+            if wait_s > 0.0:
+                self._queue.add(device, wait_s)
+            else:
+                self._users.forget_request(device)
 
     def _leaves(self, pod: Pod) -> bool:
         """Whether the reservation pod is being deleted, by us or by others."""
@@ -255,15 +265,23 @@ class GpuReservations:
         if node is None:
             raise ReservationFailure(f"node {device.node} is gone")
         since = self._since.setdefault(device, now)
-        if self._closing(device.node) and now - since < CLOSING_S:
+        if self.is_closing(device.node) and now - since < CLOSING_S:
             self._queue.add(device, CLOSING_POLL_S)
             return
         settings = self._config().reservation
         is_fake = settings.fake_gpu_nodes or node.labels.get(FAKE_GPU_LABEL) == "true"
         image = settings.image or await self._image()
         tolerations = self._tolerations.get(device) or (users[0].shape.tolerations if users else ())
-        self._since[device] = now
-        await self._requests.create(reservation_pod(device, tolerations, image, is_fake, settings))
+        if not self._is_wanted(device):
+            return  # cycles take the device for free, and may have placed a pod with whole GPUs
+        now = self._since[device] = self._monotonic()
+        self._users.request(device, now + CLOSING_S)
+        try:
+            await self._requests.create(reservation_pod(device, tolerations, image, is_fake, settings))
+        except ApiFailure as failure:
+            if 400 <= failure.status < 500:
+                self._users.forget_request(device)
+            raise
         self._is_late(device, None)
 
     async def _visible_devices(self, device: GpuGroup) -> list[tuple[Pod, str]]:
@@ -303,8 +321,6 @@ class GpuReservations:
         """Two reservation pods say that they have the same device: the later one gets no pods. Raises."""
         text = f"{pod.key} and {rival.key} both report device {pod.reserved_device} of node {device.node}"
         self._emit([Emit(_ref(each), names.WARNING, names.RESERVATION_CONFLICT, text) for each in (pod, rival)])
-        if not self._users.users(device):
-            await self._delete(pod)
         raise ReservationFailure(text)
 
     async def _give_up(self, device: GpuGroup, pod: Pod) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -35,6 +35,7 @@ class Requests:
         self.visible: dict[str, str] = {}
         self.users_there: list[str] = []
         self.failure: ApiFailure | None = None
+        self.meanwhile: Callable[[], None] = lambda: None
         self.controller: GpuReservations
         self.news = asyncio.Event()
 
@@ -58,6 +59,7 @@ class Requests:
         return list(self.users_there)
 
     async def image_of(self, key: str) -> str:
+        self.meanwhile()
         return key
 
     async def visible_device(self, pod: Pod, group: str) -> str:
@@ -158,10 +160,8 @@ async def test_which_devices_are_held_while_no_reservation_shows_it() -> None:
         await asyncio.sleep(0.05)
         assert (requests.created, set(requests.deleted)) == ([], {"ml/forged"})
         assert requests.controller.awaited() == frozenset()
-    waiting = replace(user("b"), node="", gpu_groups=(), phase=Phase.PENDING)
-    async with running(Node("n1"), waiting) as (requests, store):
-        overlay = requests.controller._users._overlay
-        assert overlay.assume("ml/b", "b", "n1", ("g",))
+    async with running(Node("n1")) as (requests, store):
+        assume(requests, store)
         await asyncio.sleep(0.05)
         assert requests.controller.awaited() == {group}
         assert store.get(Pod, "ml/b") is not None
@@ -179,6 +179,18 @@ async def test_a_reservation_in_use_is_looked_at_again(monkeypatch: Any) -> None
         assert requests.deleted == [reservation("").key]
 
 
+def assume(requests: Requests, store: Store) -> None:
+    """A pod is to be bound to the device."""
+    store.put(replace(user("b"), node="", gpu_groups=(), phase=Phase.PENDING))
+    assert requests.controller._users._overlay.assume("ml/b", "b", "n1", ("g",))
+
+
+def acquire(requests: Requests, store: Store) -> asyncio.Task[str]:
+    """The bind of such a pod is prepared."""
+    assume(requests, store)
+    return asyncio.create_task(requests.controller.acquire(DEVICE, ()))
+
+
 async def refused(acquired: asyncio.Task[str]) -> ReservationFailure:
     async with asyncio.timeout(5.0):
         with pytest.raises(ReservationFailure) as found:
@@ -188,18 +200,18 @@ async def refused(acquired: asyncio.Task[str]) -> ReservationFailure:
 
 async def test_no_node_is_blamed_for_an_api_server_that_does_not_answer() -> None:
     """It would get no shares for up to ten minutes after that."""
-    async with running(Node("n1")) as (requests, _):
+    async with running(Node("n1")) as (requests, store):
         requests.failure = ApiFailure("POST", "/x", 0, "NoAnswer", "by the test")
-        assert not (await refused(asyncio.create_task(requests.controller.acquire(DEVICE, ())))).is_of_node
-    async with running(Node("n1"), config=Config(reservation=ReservationSettings())) as (requests, _):
-        assert not (await refused(asyncio.create_task(requests.controller.acquire(DEVICE, ())))).is_of_node
+        assert not (await refused(acquire(requests, store))).is_of_node
+    async with running(Node("n1"), config=Config(reservation=ReservationSettings())) as (requests, store):
+        assert not (await refused(acquire(requests, store))).is_of_node
 
 
 async def test_who_waits_for_a_device_of_a_node_that_goes_to_another_pool_is_told() -> None:
     """Else the pod would count as placed there, and its bind be prepared, for ever."""
     config = Config(node_pool="a", node_pool_label="pool", reservation=SETTINGS)
     async with running(Node("n1", labels={"pool": "a"}), config=config) as (requests, store):
-        acquired = asyncio.create_task(requests.controller.acquire(DEVICE, ()))
+        acquired = acquire(requests, store)
         await asyncio.sleep(0.05)
         assert requests.created == [DEVICE.reservation]
         store.put(Node("n1", labels={"pool": "b"}))
@@ -241,7 +253,7 @@ async def test_whoever_comes_while_a_lost_reservation_without_users_leaves_may_g
 async def comes_as_it_leaves(requests: Requests, store: Store) -> None:
     """A pod wants the device while the last reservation goes, and gets the one that the next says."""
     store.put(replace(reservation("GPU-0"), deleted_ns=1))
-    acquired = asyncio.create_task(requests.controller.acquire(DEVICE, ()))
+    acquired = acquire(requests, store)
     await requests.seen()
     assert requests.created == []
     store.remove(Pod, reservation("").key)
@@ -251,3 +263,56 @@ async def comes_as_it_leaves(requests: Requests, store: Store) -> None:
     await requests.seen()
     async with asyncio.timeout(5.0):
         assert await acquired == "GPU-1"
+
+
+async def test_a_device_that_only_a_pod_that_is_gone_waited_for_is_being_freed() -> None:
+    """The kubelet would refuse a pod with whole GPUs for good, and the gang of the pod that is gone keep its room."""
+    for shows in (True, False):
+        async with running(Node("n1")) as (requests, store):
+            acquired = acquire(requests, store)
+            await requests.seen()
+            assert requests.created == [DEVICE.reservation]
+            if shows:
+                store.put(reservation(""))
+            assert not requests.controller.is_closing("n1")
+            store.remove(Pod, "ml/b")
+            assert requests.controller.is_closing("n1"), "the next cycle takes the device for free"
+            await requests.seen()
+            assert not (await refused(acquired)).is_of_node
+            assert requests.controller.is_closing("n1")
+            store.put(reservation("GPU-1"))
+            await requests.seen()
+            assert set(requests.deleted) == {reservation("").key}
+            assert requests.controller.is_closing("n1")
+            store.remove(Pod, reservation("").key)
+            assert not requests.controller.is_closing("n1")
+
+
+async def test_a_reservation_that_never_shows_is_awaited_for_a_while_only(monkeypatch: Any) -> None:
+    monkeypatch.setattr(gpu_reservations, "CLOSING_S", 0.3)
+    async with running(Node("n1")) as (requests, store):
+        acquired = acquire(requests, store)
+        await requests.seen()
+        store.remove(Pod, "ml/b")
+        await requests.seen()
+        await refused(acquired)
+        assert requests.controller.is_closing("n1")
+        await asyncio.sleep(0.4)
+        assert not requests.controller.is_closing("n1")
+
+
+async def test_a_reservation_that_is_refused_holds_nothing() -> None:
+    async with running(Node("n1")) as (requests, store):
+        requests.failure = ApiFailure("POST", "/x", 403, "Forbidden", "by the test")
+        await refused(acquire(requests, store))
+        store.remove(Pod, "ml/b")
+        assert not requests.controller.is_closing("n1")
+
+
+async def test_nothing_is_reserved_for_a_pod_that_went_while_the_image_was_read() -> None:
+    """A pod with whole GPUs may be on its way to the node by then."""
+    async with running(Node("n1"), config=Config(reservation=ReservationSettings())) as (requests, store):
+        requests.controller._own_pod = "kai/scheduler"
+        requests.meanwhile = lambda: store.remove(Pod, "ml/b")
+        await refused(acquire(requests, store))
+        assert requests.created == []
