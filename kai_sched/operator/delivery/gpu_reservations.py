@@ -26,6 +26,7 @@ from kai_sched.model.objects import Node, Pod
 from kai_sched.model.store import Store
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.delivery.device_users import DeviceUsers
+from kai_sched.operator.delivery.device_waiters import DeviceWaiters
 from kai_sched.plan.effects import Emit, Ref
 from kai_sched.reconcile.gpu_reservation import GpuGroup, reservation_pod
 
@@ -95,8 +96,7 @@ class GpuReservations:
         self._users = DeviceUsers(*shown, config)
         self._queue: WorkQueue[GpuGroup] = WorkQueue(rng, BACKOFF, patient=False)
         self._workers = Workers("reservations", self._queue, self._reconcile, WORKERS)
-        self._waiting: dict[GpuGroup, list[asyncio.Future[str]]] = {}
-        self._tolerations: dict[GpuGroup, tuple[Toleration, ...]] = {}  # of who waits
+        self._waiting = DeviceWaiters(clock.monotonic)
         self._since: dict[GpuGroup, float] = {}  # since when the device is awaited (monotonic)
         self._known: dict[GpuGroup, str] = {}  # the devices that reservation pods have reported
         self._judged: set[GpuGroup] = set()  # the devices that were looked at since somebody wanted them
@@ -111,20 +111,11 @@ class GpuReservations:
 
     async def acquire(self, device: GpuGroup, tolerations: tuple[Toleration, ...]) -> str:
         """Return the UUID of the device, once it is reserved. Raises ReservationFailure."""
-        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(device, []).append(future)
-        self._tolerations.setdefault(device, tolerations)
         self._queue.add(device)
         try:
-            return await future
+            return await self._waiting.wait(device, tolerations)
         finally:
-            left = self._waiting.get(device, [])
-            if future in left:
-                left.remove(future)
-            if not left:
-                self._waiting.pop(device, None)
-                self._tolerations.pop(device, None)
-                self._queue.add(device)  # the pod may be gone by now
+            self._queue.add(device)  # the pod may be gone by now
 
     async def wait_freed(self, node: str) -> None:
         """Return once no device of the node is being freed, or after CLOSING_S: the kubelet has it back only then."""
@@ -184,11 +175,11 @@ class GpuReservations:
             elif device in self._waiting:
                 raise ReservationFailure(f"node {device.node} went to another node pool", is_of_node=False)
         except ApiFailure as failure:
-            self._fail(device, ReservationFailure(str(failure), failure.status, is_of_node=False))
+            self._waiting.fail(device, ReservationFailure(str(failure), failure.status, is_of_node=False))
             self._queue.failed(device)
         except ReservationFailure as failure:
             self._judged.add(device)
-            self._fail(device, failure)
+            self._waiting.fail(device, failure)
             self._queue.failed(device)
         else:
             (self._judged.add if self._is_wanted(device) else self._judged.discard)(device)
@@ -210,9 +201,17 @@ class GpuReservations:
                 await self._delete(pod)
         if not self._is_wanted(device):
             gone = f"the pods for GPU group {device.group} of node {device.node} are gone"
-            self._fail(device, ReservationFailure(gone, is_of_node=False))
+            self._waiting.fail(device, ReservationFailure(gone, is_of_node=False))
             await self._abandon(device, first, found)
-        elif first is None and found:
+        elif first is not None and first.reserved_device and not first.has_ended:
+            await self._reported(device, first)
+        else:
+            self._check_waiters(device)
+            await self._reserve(device, first, found)
+
+    async def _reserve(self, device: GpuGroup, first: Pod | None, found: Sequence[Pod]) -> None:
+        """The device has users, and no reservation pod that holds it. ``first`` and ``found``: see ``_abandon``."""
+        if first is None and found:
             await self._wait_gone(device, found[0])
         elif first is None:
             await self._create(device)
@@ -220,8 +219,18 @@ class GpuReservations:
             await self._delete(first)  # it had the device: the next one has to get the same
         elif first.has_ended or self._is_late(device, first):
             await self._give_up(device, first)
-        elif first.reserved_device:
-            await self._reported(device, first)
+
+    def _check_waiters(self, device: GpuGroup) -> None:
+        """Raise ReservationFailure once one has waited for too long, however often reservation pods were made."""
+        if device not in self._waiting:
+            return
+        settings = self._config().reservation
+        longest_s = CLOSING_S + 2 * settings.allocation_timeout_s
+        wait_s = longest_s - self._waiting.waited_s(device)
+        if wait_s <= 0.0:
+            name, why = f"{settings.namespace}/{device.reservation}", "each was deleted, or another pod has its name"
+            raise ReservationFailure(f"no reservation pod {name} held a device within {longest_s:g} s: {why}")
+        self._queue.add(device, wait_s)
 
     async def _abandon(self, device: GpuGroup, first: Pod | None, found: Sequence[Pod]) -> None:
         """The device has no user. ``first`` is the reservation pod that stays, if one of those ``found`` does."""
@@ -271,7 +280,7 @@ class GpuReservations:
         settings = self._config().reservation
         is_fake = settings.fake_gpu_nodes or node.labels.get(FAKE_GPU_LABEL) == "true"
         image = settings.image or await self._image()
-        tolerations = self._tolerations.get(device) or (users[0].shape.tolerations if users else ())
+        tolerations = self._waiting.tolerations(device) or (users[0].shape.tolerations if users else ())
         if not self._is_wanted(device):
             return  # cycles take the device for free, and may have placed a pod with whole GPUs
         now = self._since[device] = self._monotonic()
@@ -313,9 +322,7 @@ class GpuReservations:
                     await self._contradicts(device, pod, rival)
         self._known[device] = uuid
         self._since.pop(device, None)
-        for future in self._waiting.pop(device, []):
-            if not future.done():
-                future.set_result(uuid)
+        self._waiting.reserved(device, uuid)
 
     async def _contradicts(self, device: GpuGroup, pod: Pod, rival: Pod) -> None:
         """Two reservation pods say that they have the same device: the later one gets no pods. Raises."""
@@ -360,11 +367,6 @@ class GpuReservations:
         self._emit([Emit(_ref(pod), names.WARNING, names.RESERVATION_LOST, text) for pod in pods])
         for pod in pods:
             await self._requests.delete(pod.key, pod.uid)
-
-    def _fail(self, device: GpuGroup, failure: ReservationFailure) -> None:
-        for future in self._waiting.pop(device, []):
-            if not future.done():
-                future.set_exception(failure)
 
 
 def _ref(pod: Pod) -> Ref:

@@ -316,3 +316,24 @@ async def test_nothing_is_reserved_for_a_pod_that_went_while_the_image_was_read(
         requests.meanwhile = lambda: store.remove(Pod, "ml/b")
         await refused(acquire(requests, store))
         assert requests.created == []
+
+
+@pytest.mark.parametrize("appears", [True, False])
+async def test_nobody_waits_for_ever_while_reservations_are_made_again_and_again(
+    appears: bool, monkeypatch: Any
+) -> None:
+    """Something deletes each one, such as a taint; or it never shows, as a pod of others has its name."""
+    monkeypatch.setattr(gpu_reservations, "CLOSING_S", 0.1)
+    config = Config(reservation=replace(SETTINGS, allocation_timeout_s=0.2))
+    async with running(Node("n1"), config=config) as (requests, store):
+        acquired = acquire(requests, store)
+        for _ in range(10):
+            if appears:
+                store.put(reservation(""))
+                await requests.seen()
+                store.remove(Pod, reservation("").key)
+            await requests.seen()
+        assert len(requests.created) > 1
+        failure = await refused(acquired)
+        assert failure.is_of_node
+        assert "within 0.5 s" in str(failure)
