@@ -35,6 +35,7 @@ BACKOFF = Backoff(0.2, 30.0)
 CLOSING_S = 10.0  # the longest that a pod waits for devices that are being freed on its node
 CLOSING_POLL_S = 0.05
 RESYNC_S = 1.0
+GIVE_BACK_S = 0.3  # for how long a device has no user before it is given back: a cycle may place the next pod there
 IN_USE_S = 10.0  # after which a device is looked at again that the API server says is in use
 DOOMED_MAX = 1_000  # from then on those that are gone are forgotten
 FAKE_GPU_LABEL = "run.ai/fake.gpu"
@@ -98,6 +99,7 @@ class GpuReservations:
         self._workers = Workers("reservations", self._queue, self._reconcile, WORKERS)
         self._waiting = DeviceWaiters(clock.monotonic)
         self._since: dict[GpuGroup, float] = {}  # since when the device is awaited (monotonic)
+        self._unused: dict[GpuGroup, float] = {}  # since when the device has a reservation pod and no user (monotonic)
         self._known: dict[GpuGroup, str] = {}  # the devices that reservation pods have reported
         self._judged: set[GpuGroup] = set()  # the devices that were looked at since somebody wanted them
         self._doomed: set[str] = set()  # uids of reservation pods that have been told to go
@@ -199,7 +201,10 @@ class GpuReservations:
         for pod in found:
             if pod.uid in self._doomed and not pod.deleted_ns:  # the request may have been lost
                 await self._delete(pod)
-        if not self._is_wanted(device):
+        is_wanted = self._is_wanted(device)
+        if is_wanted or first is None:
+            self._unused.pop(device, None)
+        if not is_wanted:
             gone = f"the pods for GPU group {device.group} of node {device.node} are gone"
             self._waiting.fail(device, ReservationFailure(gone, is_of_node=False))
             await self._abandon(device, first, found)
@@ -235,11 +240,14 @@ class GpuReservations:
     async def _abandon(self, device: GpuGroup, first: Pod | None, found: Sequence[Pod]) -> None:
         """The device has no user. ``first`` is the reservation pod that stays, if one of those ``found`` does."""
         self._since.pop(device, None)
-        if first is not None or (found and device in self._known):
+        now = self._monotonic()
+        if first is not None and (wait_s := self._unused.setdefault(device, now) + GIVE_BACK_S - now) > 0.0:
+            self._queue.add(device, wait_s)
+        elif first is not None or (found and device in self._known):
             await self._give_back(device, first)
         elif not found:
             self._known.pop(device, None)
-            wait_s = self._users.requested(device) - self._monotonic()
+            wait_s = self._users.requested(device) - now
             if wait_s > 0.0:
                 self._queue.add(device, wait_s)
             else:

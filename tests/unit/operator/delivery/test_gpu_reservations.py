@@ -26,6 +26,11 @@ HALF = Shape((("pods", 1.0),), share=GpuShare(1, 0.5))
 SETTINGS = ReservationSettings(image="kai-sched")
 
 
+@pytest.fixture(autouse=True)
+def gives_back_at_once(monkeypatch: Any) -> None:
+    monkeypatch.setattr(gpu_reservations, "GIVE_BACK_S", 0.0)
+
+
 class Requests:
     """What the API server is asked; ``visible`` is what pods were told, ``users`` who uses the device there."""
 
@@ -34,6 +39,7 @@ class Requests:
         self.deleted: list[str] = []
         self.visible: dict[str, str] = {}
         self.users_there: list[str] = []
+        self.lists = 0
         self.failure: ApiFailure | None = None
         self.meanwhile: Callable[[], None] = lambda: None
         self.controller: GpuReservations
@@ -56,7 +62,10 @@ class Requests:
     async def users(self, device: GpuGroup, config: Config) -> Sequence[str]:
         assert device == DEVICE
         assert config.reservation.namespace == SETTINGS.namespace
-        return list(self.users_there)
+        self.lists += 1
+        found = list(self.users_there)
+        self.meanwhile()
+        return found
 
     async def image_of(self, key: str) -> str:
         self.meanwhile()
@@ -337,3 +346,29 @@ async def test_nobody_waits_for_ever_while_reservations_are_made_again_and_again
         failure = await refused(acquired)
         assert failure.is_of_node
         assert "within 0.5 s" in str(failure)
+
+
+async def test_a_device_that_gets_a_pod_while_its_users_are_listed_is_kept() -> None:
+    """The cycle that the end of the last pod started has placed another one, which would wait for ten seconds."""
+    async with running(Node("n1"), reservation("GPU-1")) as (requests, store):
+        requests.meanwhile = lambda: assume(requests, store)
+        await requests.seen()
+        assert (requests.lists, requests.deleted) == (1, [])
+
+
+async def test_a_device_that_goes_from_one_pod_to_the_next_costs_no_request(monkeypatch: Any) -> None:
+    monkeypatch.setattr(gpu_reservations, "GIVE_BACK_S", 0.2)
+    async with running(Node("n1"), user("a"), reservation("GPU-0")) as (requests, store):
+        requests.visible = {"a": "GPU-0"}
+        await requests.seen()
+        store.remove(Pod, "ml/a")
+        await requests.seen()
+        async with asyncio.timeout(5.0):
+            assert await acquire(requests, store) == "GPU-0"
+        await asyncio.sleep(0.25)
+        assert (requests.lists, requests.deleted) == (0, [])
+        store.remove(Pod, "ml/b")
+        await requests.seen()
+        assert requests.deleted == [], "it has had no user for a moment only"
+        await asyncio.sleep(0.25)
+        assert requests.deleted == [reservation("").key]
