@@ -126,9 +126,9 @@ class ShareBinder:
                 return BindFailure(OBSOLETE, why)
             if not pods[bind.pod].device_map:
                 return BindFailure(SHARING, f"{bind.pod}: {NO_MAP}")
-        for node in sorted({bind.node for bind in group if self._has_to_wait(bind)}):
-            await self._reservations.wait_freed(node)
-        uuids, failure = await self._reserve(shares, pods)
+        closing = sorted({bind.node for bind in group if self._has_to_wait(bind)})
+        freed = asyncio.gather(*map(self._reservations.wait_freed, closing))
+        (uuids, failure), _ = await asyncio.gather(self._reserve(shares, pods), freed)
         if failure is not None:
             return failure
         outcomes = await asyncio.gather(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -32,6 +32,8 @@ class Reservations:
     def __init__(self) -> None:
         self.failure: Exception | None = None
         self.meanwhile: Callable[[], None] = lambda: None
+        self.closing: set[str] = set()
+        self.wait_for: Callable[[str], Awaitable[None]]
 
     async def acquire(self, device: GpuGroup, tolerations: tuple[Toleration, ...]) -> str:
         assert tolerations == ()
@@ -44,10 +46,10 @@ class Reservations:
         return f"GPU-{device.group}"
 
     def is_closing(self, node: str) -> bool:
-        return not node
+        return node in self.closing
 
     async def wait_freed(self, node: str) -> None:
-        raise AssertionError(node)
+        await self.wait_for(node)
 
 
 class Bench:
@@ -91,13 +93,18 @@ class Bench:
     async def bind(self, key: str, *groups: str) -> Bind:
         """Prepare the bind; return it once it is sent or given up."""
         bind = Bind(key, self.server.pods[key]["metadata"]["uid"], "node-0", groups)
-        self.failures.pop(key, None)
-        assert self.overlay.assume(key, bind.uid, "node-0", groups)
-        self.binder.submit([bind])
-        async with asyncio.timeout(5.0):
-            while bind not in self.sent and key not in self.failures:  # noqa: ASYNC110 - tells nobody
-                await asyncio.sleep(0.005)
+        await self.prepare([bind])
         return bind
+
+    async def prepare(self, gang: list[Bind]) -> None:
+        """Prepare the binds; return once they are sent or given up."""
+        for bind in gang:
+            self.failures.pop(bind.pod, None)
+            assert self.overlay.assume(bind.pod, bind.uid, bind.node, bind.gpu_groups)
+        self.binder.submit(gang)
+        async with asyncio.timeout(5.0):
+            while gang[-1] not in self.sent and gang[-1].pod not in self.failures:  # noqa: ASYNC110 - tells nobody
+                await asyncio.sleep(0.005)
 
     def send(self, group: Sequence[Bind], versions: Mapping[str, str]) -> None:
         self.sent.extend(group)
@@ -169,3 +176,28 @@ async def test_no_pod_takes_the_config_map_of_another_one() -> None:
     assert bench.device_in("a-maps-0") == "GPU-g2"
     await bench.bind(other, "g3")
     assert bench.device_in("a-maps-0") == "GPU-g3"
+
+
+async def test_a_gang_waits_for_all_its_nodes_and_devices_at_once() -> None:
+    """One after the other each node costs ten seconds, in which the whole gang holds its room."""
+    bench = Bench()
+    bench.reservations.closing = {"node-0", "node-1"}
+    all_wait = asyncio.Barrier(3)
+
+    async def wait(_: str) -> None:
+        async with asyncio.timeout(1.0):
+            await all_wait.wait()
+
+    async def acquire(device: GpuGroup, _: tuple[Toleration, ...]) -> str:
+        await wait(device.node)
+        return f"GPU-{device.group}"
+
+    bench.reservations.wait_for = wait
+    bench.reservations.acquire = acquire  # type: ignore[method-assign]
+    placed = {"a": ("node-0", "1", ()), "b": ("node-1", "1", ()), "c": ("node-0", "0.5", ("g1",))}
+    gang = []
+    for name, (node, fraction, groups) in placed.items():
+        key = bench.add(pod(name, fraction))
+        gang.append(Bind(key, bench.server.pods[key]["metadata"]["uid"], node, groups))
+    await bench.prepare(gang)
+    assert (bench.sent, bench.failures) == (gang, {})
