@@ -58,7 +58,7 @@ class Observer(BindChecker, Protocol):
     """Hears what became of the preparation. The bind tracker is one, with ``group_retries`` behind it."""
 
     def reserved(self, node: str, succeeded: bool) -> None:
-        """A device of the node was reserved, or could not be."""
+        """The devices of the node that a group wanted were reserved, or one could not be, by a fault of the node."""
 
 
 class ShareBinder:
@@ -155,14 +155,17 @@ class ShareBinder:
         )
         uuids: dict[GpuGroup, str] = {}
         failure = None
+        worked: dict[str, bool] = {}  # by node: False where one of its devices failed by its fault
         for device, outcome in zip(tolerations, outcomes, strict=True):
             if isinstance(outcome, str):
                 uuids[device] = outcome
-                self._observer.reserved(device.node, True)
+                worked.setdefault(device.node, True)
                 continue
             failure = failure or _as_failure(outcome)
             if isinstance(outcome, ReservationFailure) and outcome.is_of_node:
-                self._observer.reserved(device.node, False)
+                worked[device.node] = False
+        for node, succeeded in worked.items():
+            self._observer.reserved(node, succeeded)
         return uuids, failure
 
     async def _write(self, bind: Bind, pod: Pod, uuids: Mapping[GpuGroup, str]) -> BindFailure | None:

@@ -62,7 +62,7 @@ class Bench:
         self.sent: list[Bind] = []
         self.versions: dict[str, str] = {}
         self.failures: dict[str, BindFailure] = {}
-        self.closed: list[str] = []
+        self.outcomes: list[tuple[str, bool]] = []  # of reserving devices, by node
         api: Any = self.server
         self.binder = ShareBinder(
             SharingRequests(api, random.Random(1)),
@@ -118,7 +118,7 @@ class Bench:
         self.failures[bind.pod] = failure
 
     def reserved(self, node: str, succeeded: bool) -> None:
-        self.closed += [] if succeeded else [node]
+        self.outcomes.append((node, succeeded))
 
 
 async def test_labels_of_a_bind_that_failed_go_though_the_watch_is_late() -> None:
@@ -150,14 +150,31 @@ async def test_a_pod_that_asks_for_more_meanwhile_is_decided_again() -> None:
     assert bench.failures[key].reason == OBSOLETE
 
 
-@pytest.mark.parametrize(("is_of_node", "closed"), [(True, ["node-0"]), (False, [])])
-async def test_a_node_gets_no_shares_for_a_while_if_it_is_at_fault(is_of_node: bool, closed: list[str]) -> None:
+@pytest.mark.parametrize(("is_of_node", "outcomes"), [(True, [("node-0", False)]), (False, [])])
+async def test_a_node_gets_no_shares_for_a_while_if_it_is_at_fault(
+    is_of_node: bool, outcomes: list[tuple[str, bool]]
+) -> None:
     bench = Bench()
     bench.reservations.failure = ReservationFailure("by the test", is_of_node=is_of_node)
     key = bench.add(pod("a", "0.5"))
     await bench.bind(key, "g1")
     assert bench.failures[key].reason == SHARING
-    assert bench.closed == closed
+    assert bench.outcomes == outcomes
+
+
+@pytest.mark.parametrize("failing", ["g1", "g2"])
+async def test_a_device_that_succeeds_does_not_excuse_one_that_fails(failing: str) -> None:
+    """The node would be tried again and again without a pause, by which of its devices comes last."""
+    bench = Bench()
+
+    async def acquire(device: GpuGroup, _: tuple[Toleration, ...]) -> str:
+        if device.group == failing:
+            raise ReservationFailure("by the test")
+        return "GPU-1"
+
+    bench.reservations.acquire = acquire  # type: ignore[method-assign]
+    await bench.bind(bench.add(pod("a", "0.5", 2)), "g1", "g2")
+    assert bench.outcomes == [("node-0", False)]
 
 
 async def test_no_pod_takes_the_config_map_of_another_one() -> None:
