@@ -59,6 +59,11 @@ class DeviceUsers:
         under_way = self._overlay.assumed
         return [pod for pod in self.users(device) if pod.key not in under_way and not pod.deleted_ns]
 
+    def is_occupied(self, device: GpuGroup) -> bool:
+        """Whether the API server shows a user on the node, though it may be leaving."""
+        sent = self._overlay.assumed
+        return any(pod.key not in sent or not sent[pod.key].node for pod in self.users(device))
+
     def reservations(self, device: GpuGroup) -> list[Pod]:
         """The reservation pods of the device: first those that stay and say which device they have, then the oldest."""
         keys = self._reservations.get(device, ())

@@ -277,7 +277,8 @@ class GpuReservations:
         users = self._users.bound(device)
         if users and device not in self._known and not any(seen for _, seen in await self._visible_devices(device)):
             await self._evict(users, f"nothing reserves their device, and nothing says which it was: {device.group}")
-            raise ReservationFailure(f"pods on node {device.node} had to leave a device that nothing reserved")
+            left = f"pods on node {device.node} had to leave a device that nothing reserved"
+            raise ReservationFailure(left, is_of_node=False)
         node, now = self._store.get(Node, device.node), self._monotonic()
         if node is None:
             raise ReservationFailure(f"node {device.node} is gone")
@@ -319,20 +320,25 @@ class GpuReservations:
             why = f"the reservation of their GPU was lost, and is now for {uuid} instead of {self._known[device]}"
             await self._evict(self._users.bound(device), why)
             await self._delete(pod)
-            raise ReservationFailure(why)
+            raise ReservationFailure(why, is_of_node=False)
         if device not in self._known:
             # Each pod by what it was told: users may write into the ConfigMaps of their own pods.
             others = [each for each, seen in await self._visible_devices(device) if seen not in ("", uuid)]
             await self._evict(others, f"the reservation of their GPU was lost, and is now for {uuid}")
         for other in sorted(self._users.reserved_on(device.node) - {device}, key=lambda each: each.group):
             for rival in self._users.reservations(other):
-                if rival.reserved_device == uuid and (rival.created_ns, rival.uid) < (pod.created_ns, pod.uid):
-                    await self._contradicts(device, pod, rival)
+                is_older = (rival.created_ns, rival.uid) < (pod.created_ns, pod.uid)
+                if rival.reserved_device == uuid and is_older and self._may_have_device(other, rival):
+                    self._contradicts(device, pod, rival)
         self._known[device] = uuid
         self._since.pop(device, None)
         self._waiting.reserved(device, uuid)
 
-    async def _contradicts(self, device: GpuGroup, pod: Pod, rival: Pod) -> None:
+    def _may_have_device(self, device: GpuGroup, pod: Pod) -> bool:
+        """Whether its reservation pod has the device, or a pod that was told so; else the kubelet may have it back."""
+        return not (self._leaves(pod) or pod.has_ended) or self._users.is_occupied(device)
+
+    def _contradicts(self, device: GpuGroup, pod: Pod, rival: Pod) -> None:
         """Two reservation pods say that they have the same device: the later one gets no pods. Raises."""
         text = f"{pod.key} and {rival.key} both report device {pod.reserved_device} of node {device.node}"
         self._emit([Emit(_ref(each), names.WARNING, names.RESERVATION_CONFLICT, text) for each in (pod, rival)])

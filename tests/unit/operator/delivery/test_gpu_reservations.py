@@ -60,7 +60,7 @@ class Requests:
         self.deleted.append(key)
 
     async def users(self, device: GpuGroup, config: Config) -> Sequence[str]:
-        assert device == DEVICE
+        assert device.node == DEVICE.node
         assert config.reservation.namespace == SETTINGS.namespace
         self.lists += 1
         found = list(self.users_there)
@@ -72,7 +72,7 @@ class Requests:
         return key
 
     async def visible_device(self, pod: Pod, group: str) -> str:
-        assert group == DEVICE.group
+        assert group in pod.gpu_groups
         return self.visible.get(pod.name, "")
 
 
@@ -372,3 +372,40 @@ async def test_a_device_that_goes_from_one_pod_to_the_next_costs_no_request(monk
         assert requests.deleted == [], "it has had no user for a moment only"
         await asyncio.sleep(0.25)
         assert requests.deleted == [reservation("").key]
+
+
+@pytest.mark.parametrize("change", [{"deleted_ns": 1}, {"phase": Phase.FAILED}])
+@pytest.mark.parametrize("rest", [None, {}, {"deleted_ns": 1}])
+async def test_a_device_that_the_kubelet_has_freed_is_no_conflict(
+    change: dict[str, Any], rest: dict[str, Any] | None
+) -> None:
+    """The reservation that had it may be shown for long, and its node must not be closed. ``rest``: a pod is on it."""
+    before = replace(reservation("GPU-0"), name="before", uid="0", gpu_groups=("h",), **change)
+    async with running(Node("n1"), before) as (requests, store):
+        requests.users_there = ["ml/x"]
+        if rest is not None:
+            store.put(replace(user("x"), gpu_groups=("h",), **rest))
+        acquired = acquire(requests, store)
+        store.put(replace(reservation("GPU-0"), created_ns=1))
+        await requests.seen()
+        if rest is None:
+            assert await acquired == "GPU-0"
+        else:
+            assert "both report device GPU-0" in str(await refused(acquired))
+
+
+async def test_no_node_is_blamed_for_a_reservation_that_was_lost() -> None:
+    async with running(Node("n1"), user("a"), reservation("GPU-0")) as (requests, store):
+        requests.visible = {"a": "GPU-0"}
+        await requests.seen()
+        store.remove(Pod, reservation("").key)
+        acquired = acquire(requests, store)
+        await requests.seen()
+        store.put(replace(reservation("GPU-1"), uid="r2"))
+        failure = await refused(acquired)
+        assert "now for GPU-1 instead of GPU-0" in str(failure)
+        assert not failure.is_of_node
+    async with running(Node("n1"), user("forged")) as (requests, store):
+        failure = await refused(acquire(requests, store))
+        assert "had to leave" in str(failure)
+        assert not failure.is_of_node
