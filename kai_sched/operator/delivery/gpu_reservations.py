@@ -174,8 +174,8 @@ class GpuReservations:
         try:
             if self._is_ours(device):
                 await self._settle(device)
-            elif device in self._waiting:
-                raise ReservationFailure(f"node {device.node} went to another node pool", is_of_node=False)
+            else:
+                self._drop(device)
         except ApiFailure as failure:
             self._waiting.fail(device, ReservationFailure(str(failure), failure.status, is_of_node=False))
             self._queue.failed(device)
@@ -191,6 +191,16 @@ class GpuReservations:
         """Whether the node is in the node pool of this scheduler, or gone: another one may be about to bind pods."""
         node = self._store.get(Node, device.node)
         return node is None or in_pool(node.labels, self._config())
+
+    def _drop(self, device: GpuGroup) -> None:
+        """The node is in another node pool, whose scheduler deals with the device."""
+        self._known.pop(device, None)
+        self._since.pop(device, None)
+        self._unused.pop(device, None)
+        self._users.forget_request(device)
+        self._waiting.fail(
+            device, ReservationFailure(f"node {device.node} went to another node pool", is_of_node=False)
+        )
 
     async def _settle(self, device: GpuGroup) -> None:
         found = self._users.reservations(device)

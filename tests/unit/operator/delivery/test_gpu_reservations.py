@@ -409,3 +409,22 @@ async def test_no_node_is_blamed_for_a_reservation_that_was_lost() -> None:
         failure = await refused(acquire(requests, store))
         assert "had to leave" in str(failure)
         assert not failure.is_of_node
+
+
+async def test_a_device_is_forgotten_when_its_node_goes_to_another_node_pool() -> None:
+    """By the time it comes back, the group of that name may be of another device."""
+    config = Config(node_pool="a", node_pool_label="pool", reservation=SETTINGS)
+    node = Node("n1", labels={"pool": "a"})
+    async with running(node, user("a"), reservation("GPU-0"), config=config) as (requests, store):
+        requests.visible = {"a": "GPU-0"}
+        await requests.seen()
+        store.put(Node("n1", labels={"pool": "b"}))
+        store.remove(Pod, "ml/a")
+        store.remove(Pod, reservation("").key)
+        await requests.seen()
+        store.put(node)
+        acquired = acquire(requests, store)
+        await requests.seen()
+        store.put(replace(reservation("GPU-1"), uid="r2"))
+        await requests.seen()
+        assert await acquired == "GPU-1"
