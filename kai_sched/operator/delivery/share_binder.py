@@ -32,6 +32,7 @@ from kai_sched.reconcile.gpu_reservation import (
 )
 
 SHARING = "GPUSharing"
+WRITES_MAX = 32  # of all groups together: the binds of others have to get through between them
 NO_MAP = (
     "the pod was created while GPU sharing was off, so its container would not learn which GPU it has: "
     "delete the pod and create it again"
@@ -95,6 +96,7 @@ class ShareBinder:
         self._config = config
         self._submit = submit
         self._observer = observer
+        self._writes = asyncio.Semaphore(WRITES_MAX)
         self._versions: dict[str, str] = {}  # of pods with their labels, by uid, until their group is bound
         self._preparation = Preparation("shares", self._prepare, self._hand_on, observer)
         self.stop = self._preparation.stop
@@ -179,7 +181,9 @@ class ShareBinder:
         portion = portion_text(share, usable_memory_mib(node, config))
         limit = memory_limit(share, node, config) if settings.hami_core else ""
         maps = device_maps(pod, own, portion, limit, settings)
-        shown = await self._requests.prepare(bind.pod, maps, sharing_patch(pod, groups, own, settings))
+        patch = sharing_patch(pod, groups, own, settings)
+        async with self._writes:
+            shown = await self._requests.prepare(bind.pod, maps, patch)
         # The informer may not show yet that the pod asks for more. From now on admission lets nobody change it.
         if read_gpu_annotations(shown.annotations or {}, lambda *_: None).share != share:
             return BindFailure(OBSOLETE, f"pod {bind.pod} asks for other parts of GPUs meanwhile")

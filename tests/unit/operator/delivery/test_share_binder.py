@@ -218,3 +218,27 @@ async def test_a_gang_waits_for_all_its_nodes_and_devices_at_once() -> None:
         gang.append(Bind(key, bench.server.pods[key]["metadata"]["uid"], node, groups))
     await bench.prepare(gang)
     assert (bench.sent, bench.failures) == (gang, {})
+
+
+async def test_many_pods_that_share_do_not_fill_the_queue_of_requests() -> None:
+    """The binds of others would wait behind all their writes."""
+    bench = Bench()
+    under_way, most = 0, 0
+    send = bench.server.request
+
+    async def counted(*given: Any, **more: Any) -> bytes:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            return await send(*given, **more)
+        finally:
+            under_way -= 1
+
+    bench.server.request = counted  # type: ignore[method-assign]
+    keys = [bench.add(pod(f"pod-{n}", "0.5")) for n in range(100)]
+    gang = [Bind(key, bench.server.pods[key]["metadata"]["uid"], "node-0", ("g",)) for key in keys]
+    other = bench.add(pod("other", "0.5"))
+    await asyncio.gather(bench.prepare(gang), bench.bind(other, "h"))
+    assert len(bench.sent) == 101
+    assert most == 32
