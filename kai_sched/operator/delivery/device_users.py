@@ -103,7 +103,8 @@ class DeviceUsers:
 
     def is_being_bound(self, device: GpuGroup) -> bool:
         """Whether the bind of a pod to the device is under way."""
-        return not self._users.get(device, set()).isdisjoint(self._overlay.assumed)
+        under_way = self._overlay.assumed  # thousands, which ``isdisjoint`` would go through
+        return any(key in under_way for key in self._users.get(device, ()))
 
     def _all(self) -> set[str]:
         return {*self._uses, *self._reserves, *self._store.all(Pod)}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,3 +91,22 @@ def test_a_pod_whose_bind_is_under_way_uses_its_device_and_is_not_bound_yet() ->
     overlay.gone("ml/x")
     assert users.catch_up() == {GpuGroup("n1", "a")}
     assert users.users(GpuGroup("n1", "a")) == []
+
+
+def test_whether_a_pod_is_being_bound_costs_no_look_at_all_that_are() -> None:
+    """Each device is asked in each cycle, and thousands of binds may be under way."""
+
+    class Assumed(dict[str, Any]):
+        def __iter__(self) -> Iterator[str]:
+            raise AssertionError("all of them are gone through")
+
+    store = Store()
+    overlay = Overlay(store)
+    overlay._assumed = Assumed()
+    users = DeviceUsers(store, overlay, lambda: CONFIG)
+    for name in "xy":
+        overlay.observe(Pod("ml", name, HALF, uid=name, scheduler="kai-scheduler"))
+    overlay.assume("ml/x", "x", "n1", ("a",))
+    users.catch_up()
+    assert users.is_being_bound(GpuGroup("n1", "a"))
+    assert not users.is_being_bound(GpuGroup("n1", "b"))
