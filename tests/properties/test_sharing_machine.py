@@ -251,7 +251,7 @@ def test_groups_on_four_nodes_are_served_while_the_watch_is_late() -> None:
 def test_no_pod_is_refused_whenever_others_are_deleted() -> None:
     """Also while their GPU is being reserved, so that nobody but the scheduler knows who is about to hold it."""
     for seed in range(15):
-        loop, server = VirtualLoop(), Server(seed, 2, 1)
+        loop, server = VirtualLoop(), Server(seed, 2, 1 + seed % 3)
         asyncio.set_event_loop(loop)
         loop.run_until_complete(_deletions(server, Replica(server, loop), random.Random(seed)))
         loop.close()
@@ -263,7 +263,7 @@ async def _deletions(server: Server, replica: Replica, rng: random.Random) -> No
     await replica.start()
     for number in range(200):
         there = [key for key in server.pods if not key.startswith(NAMESPACE)]
-        if len(there) < 4:
+        if len(there) < 3 * server.gpus:
             server.put(pod(f"pod-{number}", rng.choice(["0.5", "0.6", "1"])))
         if there and rng.random() < 0.5:
             server.end(rng.choice(there))

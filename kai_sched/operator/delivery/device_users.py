@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from kai_sched.lowering.roles import is_reservation
 from kai_sched.model.config import Config
 from kai_sched.model.inflight import Overlay
-from kai_sched.model.objects import Pod
+from kai_sched.model.objects import Node, Pod
+from kai_sched.model.resources import GPU
 from kai_sched.model.store import Store
 from kai_sched.reconcile.gpu_reservation import GpuGroup, is_user, shared_devices
 
@@ -34,7 +35,9 @@ class DeviceUsers:
         self._users: dict[GpuGroup, set[str]] = {}
         self._reserves: dict[str, tuple[GpuGroup, ...]] = {}  # by reservation pod
         self._reservations: dict[GpuGroup, set[str]] = {}
-        self._on_node: dict[str, set[GpuGroup]] = {}  # devices with a reservation pod
+        self._on_node: dict[str, set[GpuGroup]] = {}  # devices with a user or a reservation pod
+        self._whole: dict[str, tuple[str, float]] = {}  # by pod: its node, and its whole GPUs
+        self._whole_on: dict[str, float] = {}  # by node
         self._requested: dict[str, dict[GpuGroup, float]] = {}  # by node: see ``request``
 
     def catch_up(self) -> set[GpuGroup]:
@@ -72,7 +75,7 @@ class DeviceUsers:
 
     def reserved_on(self, node: str) -> set[GpuGroup]:
         """The devices of the node that have a reservation pod."""
-        return self._on_node.get(node, set())
+        return {each for each in self._on_node.get(node, ()) if each in self._reservations}
 
     def request(self, device: GpuGroup, until: float) -> None:
         """A reservation pod of the device is requested: if it does not show before, it may come ``until`` then."""
@@ -89,9 +92,16 @@ class DeviceUsers:
         if not of_node:
             self._requested.pop(device.node, None)
 
-    def held_on(self, node: str) -> set[GpuGroup]:
-        """The devices of the node that have a reservation pod, or may get the one that was requested."""
-        return self.reserved_on(node) | self._requested.get(node, {}).keys()
+    def is_closing(self, node: str) -> bool:
+        """Whether a device of the node is being freed that its pods need: it has no user, but a reservation pod or one
+        that may come, and with it more GPUs are taken or about to be taken than the node has."""
+        requested = self._requested.get(node, {}).keys()
+        if all(map(self.users, self.reserved_on(node) | requested)):
+            return False
+        devices = self._on_node.get(node, set()) | requested
+        taken = sum(max(1, len(self._reservations.get(each, ()))) for each in devices) + self._whole_on.get(node, 0.0)
+        shown = self._store.get(Node, node)
+        return shown is None or taken > shown.allocatable.get(GPU, 0.0)
 
     def reservation_uids(self) -> set[str]:
         """The uids of all reservation pods."""
@@ -107,7 +117,7 @@ class DeviceUsers:
         return any(key in under_way for key in self._users.get(device, ()))
 
     def _all(self) -> set[str]:
-        return {*self._uses, *self._reserves, *self._store.all(Pod)}
+        return {*self._uses, *self._reserves, *self._whole, *self._store.all(Pod)}
 
     def _take(self, key: str) -> set[GpuGroup]:
         pod, config = self._store.get(Pod, key), self._config()
@@ -119,12 +129,28 @@ class DeviceUsers:
         _move(key, devices, self._reserves, self._reservations)
         for device in devices:
             self.forget_request(device)
-        for device in {*before, *devices}:
+        for device in {*before, *devices, *uses}:
             there = self._on_node.setdefault(device.node, set())
-            (there.add if device in self._reservations else there.discard)(device)
+            is_there = device in self._reservations or device in self._users
+            (there.add if is_there else there.discard)(device)
             if not there:
                 del self._on_node[device.node]
+        self._count_whole(key, None if reserves else pod)
         return before | {*uses, *devices}
+
+    def _count_whole(self, key: str, pod: Pod | None) -> None:
+        """Count the GPUs that the containers of the pod have on its node, until it has ended."""
+        node, gpus = self._whole.pop(key, ("", 0.0))
+        if gpus:
+            self._whole_on[node] -= gpus
+            if not self._whole_on[node]:
+                del self._whole_on[node]
+        if pod is not None and pod.node and not pod.has_ended:
+            request = pod.shape.request if pod.shape.containers is None else pod.shape.containers
+            gpus = next((amount for name, amount in request if name == GPU), 0.0)
+            if gpus:
+                self._whole[key] = pod.node, gpus
+                self._whole_on[pod.node] = self._whole_on.get(pod.node, 0.0) + gpus
 
 
 def _move(

@@ -120,7 +120,7 @@ class GpuReservations:
             self._queue.add(device)  # the pod may be gone by now
 
     async def wait_freed(self, node: str) -> None:
-        """Return once no device of the node is being freed, or after CLOSING_S: the kubelet has it back only then."""
+        """Return once no device is being freed that pods of the node need, or after CLOSING_S."""
         for _ in range(round(CLOSING_S / CLOSING_POLL_S)):
             if not self.is_closing(node):
                 return
@@ -146,9 +146,9 @@ class GpuReservations:
         return is_expected or self._users.is_being_bound(device)
 
     def is_closing(self, node: str) -> bool:
-        """Whether a device of the node has no user, and a reservation pod or one that was requested and may come."""
+        """Whether a device of the node is being freed that its pods need."""
         self._catch_up()
-        return any(not self._users.users(device) for device in self._users.held_on(node))
+        return self._users.is_closing(node)
 
     def _is_wanted(self, device: GpuGroup) -> bool:
         """Whether a pod uses the device or is being bound to it, as the store shows now."""

@@ -49,10 +49,10 @@ class Reservations(Protocol):
         """The UUID of the device as its reservation pod shows it now; "" without one."""
 
     def is_closing(self, node: str) -> bool:
-        """Whether a device of the node is being freed."""
+        """Whether a device of the node is being freed that its pods need."""
 
     async def wait_freed(self, node: str) -> None:
-        """Return once no device of the node is being freed, or after a while."""
+        """Return once no such device is being freed, or after a while."""
 
 
 class Observer(BindChecker, Protocol):
@@ -109,7 +109,7 @@ class ShareBinder:
             self._submit(group, {})
 
     def _has_to_wait(self, bind: Bind) -> bool:
-        """Whether the pod gets whole GPUs of a node that still frees one: the kubelet would refuse the pod."""
+        """Whether the pod gets whole GPUs of a node that still frees one of them: the kubelet would refuse the pod."""
         pod = self._store.get(Pod, bind.pod)
         takes_gpus = pod is not None and any(name == GPU for name, _ in pod.shape.request)
         return takes_gpus and not bind.gpu_groups and self._reservations.is_closing(bind.node)

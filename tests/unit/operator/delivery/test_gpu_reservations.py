@@ -428,3 +428,22 @@ async def test_a_device_is_forgotten_when_its_node_goes_to_another_node_pool() -
         store.put(replace(reservation("GPU-1"), uid="r2"))
         await requests.seen()
         assert await acquired == "GPU-1"
+
+
+@pytest.mark.parametrize(("gpus", "is_awaited"), [(2.0, True), (3.0, False)])
+async def test_a_device_that_is_freed_is_awaited_only_where_the_others_do_not_suffice(
+    gpus: float, is_awaited: bool
+) -> None:
+    """On a node with eight GPUs one pod that ends would make all others wait."""
+    whole = replace(user("whole", Shape((("gpu", 1.0),))), gpu_groups=())
+    leaving = replace(reservation("GPU-0"), name="leaves", uid="0", gpu_groups=("h",), deleted_ns=1)
+    async with running(Node("n1", allocatable={"gpu": gpus}), leaving, whole) as (requests, store):
+        acquired = acquire(requests, store)
+        await requests.seen()
+        assert requests.controller.is_closing("n1") == is_awaited
+        assert requests.created == ([] if is_awaited else [DEVICE.reservation])
+        store.put(replace(whole, phase=Phase.SUCCEEDED))
+        assert not requests.controller.is_closing("n1")
+        await requests.seen()
+        assert requests.created == [DEVICE.reservation]
+        acquired.cancel()
