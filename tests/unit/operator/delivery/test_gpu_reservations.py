@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,99 +10,20 @@ import pytest
 
 from kai_sched.cluster.failure import ApiFailure
 from kai_sched.model.config import Config, ReservationSettings
-from kai_sched.model.inflight import Overlay
-from kai_sched.model.objects import GpuShare, Node, Phase, Pod, Shape
+from kai_sched.model.objects import Node, Phase, Pod, Shape
 from kai_sched.model.store import Store
-from kai_sched.operator.clock import Clock
 from kai_sched.operator.delivery import gpu_reservations
-from kai_sched.operator.delivery.gpu_reservations import GpuReservations, ReservationFailure
-from kai_sched.reconcile.gpu_reservation import GpuGroup
-
-DEVICE = GpuGroup("n1", "g")
-HALF = Shape((("pods", 1.0),), share=GpuShare(1, 0.5))
-SETTINGS = ReservationSettings(image="kai-sched")
-
-
-@pytest.fixture(autouse=True)
-def gives_back_at_once(monkeypatch: Any) -> None:
-    monkeypatch.setattr(gpu_reservations, "GIVE_BACK_S", 0.0)
-
-
-class Requests:
-    """What the API server is asked; ``visible`` is what pods were told, ``users`` who uses the device there."""
-
-    def __init__(self) -> None:
-        self.created: list[str] = []
-        self.deleted: list[str] = []
-        self.visible: dict[str, str] = {}
-        self.users_there: list[str] = []
-        self.lists = 0
-        self.failure: ApiFailure | None = None
-        self.meanwhile: Callable[[], None] = lambda: None
-        self.controller: GpuReservations
-        self.news = asyncio.Event()
-
-    async def seen(self) -> None:
-        """The controller has looked at what the store shows now."""
-        self.news.set()
-        await asyncio.sleep(0.05)
-
-    async def create(self, pod: dict[str, Any]) -> None:
-        if self.failure is not None:
-            raise self.failure
-        self.created.append(pod["metadata"]["name"])
-
-    async def delete(self, key: str, uid: str) -> None:
-        assert uid
-        self.deleted.append(key)
-
-    async def users(self, device: GpuGroup, config: Config) -> Sequence[str]:
-        assert device.node == DEVICE.node
-        assert config.reservation.namespace == SETTINGS.namespace
-        self.lists += 1
-        found = list(self.users_there)
-        self.meanwhile()
-        return found
-
-    async def image_of(self, key: str) -> str:
-        self.meanwhile()
-        return key
-
-    async def visible_device(self, pod: Pod, group: str) -> str:
-        assert group in pod.gpu_groups
-        return self.visible.get(pod.name, "")
-
-
-def user(name: str, shape: Shape = HALF, scheduler: str = "kai-scheduler") -> Pod:
-    return Pod("ml", name, shape, uid=name, node="n1", phase=Phase.RUNNING, gpu_groups=("g",), scheduler=scheduler)
-
-
-def reservation(uuid: str) -> Pod:
-    labels = {"app": SETTINGS.app_label}
-    name = DEVICE.reservation
-    return Pod(
-        SETTINGS.namespace, name, Shape(), uid="r", labels=labels, node="n1", gpu_groups=("g",), reserved_device=uuid
-    )
-
-
-@asynccontextmanager
-async def running(*objects: Node | Pod, config: Config | None = None) -> AsyncIterator[tuple[Requests, Store]]:
-    store, requests = Store(), Requests()
-    for each in objects:
-        store.put(each)
-    given: Any = requests
-    used = config or Config(reservation=SETTINGS)
-    controller = GpuReservations(
-        given, (store, Overlay(store)), requests.news, lambda: used, lambda _: None, "", Clock(), random.Random(1)
-    )
-    requests.controller = controller
-    task = asyncio.create_task(controller.run())
-    try:
-        yield requests, store
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+from tests.unit.operator.delivery.reserving import (
+    DEVICE,
+    SETTINGS,
+    Requests,
+    acquire,
+    assume,
+    refused,
+    reservation,
+    running,
+    user,
+)
 
 
 async def test_only_pods_that_were_told_another_device_go() -> None:
@@ -188,25 +106,6 @@ async def test_a_reservation_in_use_is_looked_at_again(monkeypatch: Any) -> None
         assert requests.deleted == [reservation("").key]
 
 
-def assume(requests: Requests, store: Store) -> None:
-    """A pod is to be bound to the device."""
-    store.put(replace(user("b"), node="", gpu_groups=(), phase=Phase.PENDING))
-    assert requests.controller._users._overlay.assume("ml/b", "b", "n1", ("g",))
-
-
-def acquire(requests: Requests, store: Store) -> asyncio.Task[str]:
-    """The bind of such a pod is prepared."""
-    assume(requests, store)
-    return asyncio.create_task(requests.controller.acquire(DEVICE, ()))
-
-
-async def refused(acquired: asyncio.Task[str]) -> ReservationFailure:
-    async with asyncio.timeout(5.0):
-        with pytest.raises(ReservationFailure) as found:
-            await acquired
-    return found.value
-
-
 async def test_no_node_is_blamed_for_an_api_server_that_does_not_answer() -> None:
     """It would get no shares for up to ten minutes after that."""
     async with running(Node("n1")) as (requests, store):
@@ -274,106 +173,6 @@ async def comes_as_it_leaves(requests: Requests, store: Store) -> None:
         assert await acquired == "GPU-1"
 
 
-async def test_a_device_that_only_a_pod_that_is_gone_waited_for_is_being_freed() -> None:
-    """The kubelet would refuse a pod with whole GPUs for good, and the gang of the pod that is gone keep its room."""
-    for shows in (True, False):
-        async with running(Node("n1")) as (requests, store):
-            acquired = acquire(requests, store)
-            await requests.seen()
-            assert requests.created == [DEVICE.reservation]
-            if shows:
-                store.put(reservation(""))
-            assert not requests.controller.is_closing("n1")
-            store.remove(Pod, "ml/b")
-            assert requests.controller.is_closing("n1"), "the next cycle takes the device for free"
-            await requests.seen()
-            assert not (await refused(acquired)).is_of_node
-            assert requests.controller.is_closing("n1")
-            store.put(reservation("GPU-1"))
-            await requests.seen()
-            assert set(requests.deleted) == {reservation("").key}
-            assert requests.controller.is_closing("n1")
-            store.remove(Pod, reservation("").key)
-            assert not requests.controller.is_closing("n1")
-
-
-async def test_a_reservation_that_never_shows_is_awaited_for_a_while_only(monkeypatch: Any) -> None:
-    monkeypatch.setattr(gpu_reservations, "CLOSING_S", 0.3)
-    async with running(Node("n1")) as (requests, store):
-        acquired = acquire(requests, store)
-        await requests.seen()
-        store.remove(Pod, "ml/b")
-        await requests.seen()
-        await refused(acquired)
-        assert requests.controller.is_closing("n1")
-        await asyncio.sleep(0.4)
-        assert not requests.controller.is_closing("n1")
-
-
-async def test_a_reservation_that_is_refused_holds_nothing() -> None:
-    async with running(Node("n1")) as (requests, store):
-        requests.failure = ApiFailure("POST", "/x", 403, "Forbidden", "by the test")
-        await refused(acquire(requests, store))
-        store.remove(Pod, "ml/b")
-        assert not requests.controller.is_closing("n1")
-
-
-async def test_nothing_is_reserved_for_a_pod_that_went_while_the_image_was_read() -> None:
-    """A pod with whole GPUs may be on its way to the node by then."""
-    async with running(Node("n1"), config=Config(reservation=ReservationSettings())) as (requests, store):
-        requests.controller._own_pod = "kai/scheduler"
-        requests.meanwhile = lambda: store.remove(Pod, "ml/b")
-        await refused(acquire(requests, store))
-        assert requests.created == []
-
-
-@pytest.mark.parametrize("appears", [True, False])
-async def test_nobody_waits_for_ever_while_reservations_are_made_again_and_again(
-    appears: bool, monkeypatch: Any
-) -> None:
-    """Something deletes each one, such as a taint; or it never shows, as a pod of others has its name."""
-    monkeypatch.setattr(gpu_reservations, "CLOSING_S", 0.1)
-    config = Config(reservation=replace(SETTINGS, allocation_timeout_s=0.2))
-    async with running(Node("n1"), config=config) as (requests, store):
-        acquired = acquire(requests, store)
-        for _ in range(10):
-            if appears:
-                store.put(reservation(""))
-                await requests.seen()
-                store.remove(Pod, reservation("").key)
-            await requests.seen()
-        assert len(requests.created) > 1
-        failure = await refused(acquired)
-        assert failure.is_of_node
-        assert "within 0.5 s" in str(failure)
-
-
-async def test_a_device_that_gets_a_pod_while_its_users_are_listed_is_kept() -> None:
-    """The cycle that the end of the last pod started has placed another one, which would wait for ten seconds."""
-    async with running(Node("n1"), reservation("GPU-1")) as (requests, store):
-        requests.meanwhile = lambda: assume(requests, store)
-        await requests.seen()
-        assert (requests.lists, requests.deleted) == (1, [])
-
-
-async def test_a_device_that_goes_from_one_pod_to_the_next_costs_no_request(monkeypatch: Any) -> None:
-    monkeypatch.setattr(gpu_reservations, "GIVE_BACK_S", 0.2)
-    async with running(Node("n1"), user("a"), reservation("GPU-0")) as (requests, store):
-        requests.visible = {"a": "GPU-0"}
-        await requests.seen()
-        store.remove(Pod, "ml/a")
-        await requests.seen()
-        async with asyncio.timeout(5.0):
-            assert await acquire(requests, store) == "GPU-0"
-        await asyncio.sleep(0.25)
-        assert (requests.lists, requests.deleted) == (0, [])
-        store.remove(Pod, "ml/b")
-        await requests.seen()
-        assert requests.deleted == [], "it has had no user for a moment only"
-        await asyncio.sleep(0.25)
-        assert requests.deleted == [reservation("").key]
-
-
 @pytest.mark.parametrize("change", [{"deleted_ns": 1}, {"phase": Phase.FAILED}])
 @pytest.mark.parametrize("rest", [None, {}, {"deleted_ns": 1}])
 async def test_a_device_that_the_kubelet_has_freed_is_no_conflict(
@@ -428,22 +227,3 @@ async def test_a_device_is_forgotten_when_its_node_goes_to_another_node_pool() -
         store.put(replace(reservation("GPU-1"), uid="r2"))
         await requests.seen()
         assert await acquired == "GPU-1"
-
-
-@pytest.mark.parametrize(("gpus", "is_awaited"), [(2.0, True), (3.0, False)])
-async def test_a_device_that_is_freed_is_awaited_only_where_the_others_do_not_suffice(
-    gpus: float, is_awaited: bool
-) -> None:
-    """On a node with eight GPUs one pod that ends would make all others wait."""
-    whole = replace(user("whole", Shape((("gpu", 1.0),))), gpu_groups=())
-    leaving = replace(reservation("GPU-0"), name="leaves", uid="0", gpu_groups=("h",), deleted_ns=1)
-    async with running(Node("n1", allocatable={"gpu": gpus}), leaving, whole) as (requests, store):
-        acquired = acquire(requests, store)
-        await requests.seen()
-        assert requests.controller.is_closing("n1") == is_awaited
-        assert requests.created == ([] if is_awaited else [DEVICE.reservation])
-        store.put(replace(whole, phase=Phase.SUCCEEDED))
-        assert not requests.controller.is_closing("n1")
-        await requests.seen()
-        assert requests.created == [DEVICE.reservation]
-        acquired.cancel()
