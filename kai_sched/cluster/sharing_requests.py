@@ -28,6 +28,8 @@ from kai_sched.reconcile.gpu_reservation import GpuGroup, is_user, leftover_patc
 Manifest = Mapping[str, Any]
 Found = TypeVar("Found")
 
+OWNERS_MAX = 8  # of a ConfigMap; tenants write them, and each is looked at
+
 
 class _Image(core.Wire):
     image: str | None = None
@@ -189,6 +191,8 @@ class _Steps(Delivery[bytes]):
                 f"ConfigMap {meta['name']} is there already, and was not made for pods that share GPUs, so it is not "
                 f"overwritten: {remedy}"
             )
+        if len(owners) > OWNERS_MAX:
+            raise MapTaken(f"ConfigMap {meta['name']} has {len(owners)} owners, so it is not overwritten: {remedy}")
         for each in owners:
             key = object_key(meta["namespace"], each.name or "")
             if each.uid != owner["uid"] and await self._runs(key, each.uid or ""):

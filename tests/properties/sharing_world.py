@@ -85,6 +85,7 @@ class Server:
         self.nodes = {f"node-{n}": _node(f"node-{n}", gpus) for n in range(nodes)}
         self.mute: set[str] = set()
         self.refused: list[str] = []  # pods that found no device on their node
+        self.paths: list[str] = []  # of all requests but lists
         self.version = 0
         self._uid = 0
         self._watch: asyncio.Queue[tuple[Kind, str, bytes]] | None = None
@@ -169,6 +170,7 @@ class Server:
         yield [json.dumps(pod).encode() for pod in there], str(self.version)
 
     async def request(self, method: str, path: str, *, body: bytes | None = None, **_: object) -> bytes:
+        self.paths.append(path)
         await self._travel()
         if self.chance.random() < self.faults / 2:
             raise ApiFailure(method, path, self.chance.choice((0, 429, 500)), "Lost", "not carried out")

@@ -4,6 +4,7 @@ than one GPU's worth, nothing that could run waits for ever, and no reservation 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import defaultdict
 from fractions import Fraction
 
@@ -244,3 +245,30 @@ def test_groups_on_four_nodes_are_served_while_the_watch_is_late() -> None:
         pods = [pod(f"pair-{n}-{side}", "0.5") for n in range(32) for side in "ab"]
         server = burst(seed, 4, 4, pods, 0.3)
         assert (server.pods, server.refused) == ({}, [])
+
+
+@pytest.mark.slow
+def test_no_pod_is_refused_whenever_others_are_deleted() -> None:
+    """Also while their GPU is being reserved, so that nobody but the scheduler knows who is about to hold it."""
+    for seed in range(15):
+        loop, server = VirtualLoop(), Server(seed, 2, 1 + seed % 3)
+        asyncio.set_event_loop(loop)
+        loop.run_until_complete(_deletions(server, Replica(server, loop), random.Random(seed)))
+        loop.close()
+        assert server.refused == [], seed
+
+
+async def _deletions(server: Server, replica: Replica, rng: random.Random) -> None:
+    """Pods come, and go again at any moment, by the hand of their users."""
+    await replica.start()
+    for number in range(200):
+        there = [key for key in server.pods if not key.startswith(NAMESPACE)]
+        if len(there) < 3 * server.gpus:
+            server.put(pod(f"pod-{number}", rng.choice(["0.5", "0.6", "1"])))
+        if there and rng.random() < 0.5:
+            server.end(rng.choice(there))
+        if rng.random() < 0.3:
+            server.kubelets()
+        await asyncio.sleep(rng.choice([0.005, 0.02, 0.1, 0.5]))
+    replica.check()
+    await replica.kill()

@@ -26,6 +26,7 @@ from kai_sched.model.objects import Node, Pod
 from kai_sched.model.store import Store
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.delivery.device_users import DeviceUsers
+from kai_sched.operator.delivery.device_waiters import DeviceWaiters
 from kai_sched.plan.effects import Emit, Ref
 from kai_sched.reconcile.gpu_reservation import GpuGroup, reservation_pod
 
@@ -34,6 +35,7 @@ BACKOFF = Backoff(0.2, 30.0)
 CLOSING_S = 10.0  # the longest that a pod waits for devices that are being freed on its node
 CLOSING_POLL_S = 0.05
 RESYNC_S = 1.0
+GIVE_BACK_S = 0.3  # for how long a device has no user before it is given back: a cycle may place the next pod there
 IN_USE_S = 10.0  # after which a device is looked at again that the API server says is in use
 DOOMED_MAX = 1_000  # from then on those that are gone are forgotten
 FAKE_GPU_LABEL = "run.ai/fake.gpu"
@@ -95,9 +97,9 @@ class GpuReservations:
         self._users = DeviceUsers(*shown, config)
         self._queue: WorkQueue[GpuGroup] = WorkQueue(rng, BACKOFF, patient=False)
         self._workers = Workers("reservations", self._queue, self._reconcile, WORKERS)
-        self._waiting: dict[GpuGroup, list[asyncio.Future[str]]] = {}
-        self._tolerations: dict[GpuGroup, tuple[Toleration, ...]] = {}  # of who waits
+        self._waiting = DeviceWaiters(clock.monotonic)
         self._since: dict[GpuGroup, float] = {}  # since when the device is awaited (monotonic)
+        self._unused: dict[GpuGroup, float] = {}  # since when the device has a reservation pod and no user (monotonic)
         self._known: dict[GpuGroup, str] = {}  # the devices that reservation pods have reported
         self._judged: set[GpuGroup] = set()  # the devices that were looked at since somebody wanted them
         self._doomed: set[str] = set()  # uids of reservation pods that have been told to go
@@ -111,25 +113,16 @@ class GpuReservations:
 
     async def acquire(self, device: GpuGroup, tolerations: tuple[Toleration, ...]) -> str:
         """Return the UUID of the device, once it is reserved. Raises ReservationFailure."""
-        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(device, []).append(future)
-        self._tolerations.setdefault(device, tolerations)
         self._queue.add(device)
         try:
-            return await future
+            return await self._waiting.wait(device, tolerations)
         finally:
-            left = self._waiting.get(device, [])
-            if future in left:
-                left.remove(future)
-            if not left:
-                self._waiting.pop(device, None)
-                self._tolerations.pop(device, None)
-                self._queue.add(device)  # the pod may be gone by now
+            self._queue.add(device)  # the pod may be gone by now
 
     async def wait_freed(self, node: str) -> None:
-        """Return once no device of the node is being freed, or after CLOSING_S: the kubelet has it back only then."""
+        """Return once no device is being freed that pods of the node need, or after CLOSING_S."""
         for _ in range(round(CLOSING_S / CLOSING_POLL_S)):
-            if not self._closing(node):
+            if not self.is_closing(node):
                 return
             await asyncio.sleep(CLOSING_POLL_S)
 
@@ -153,15 +146,14 @@ class GpuReservations:
         return is_expected or self._users.is_being_bound(device)
 
     def is_closing(self, node: str) -> bool:
-        """Whether a device of the node has a reservation pod and no user."""
-        return bool(self._closing(node))
-
-    def _closing(self, node: str) -> list[GpuGroup]:
+        """Whether a device of the node is being freed that its pods need."""
         self._catch_up()
-        return [each for each in self._users.reserved_on(node) if not self._is_wanted(each)]
+        return self._users.is_closing(node)
 
     def _is_wanted(self, device: GpuGroup) -> bool:
-        return device in self._waiting or bool(self._users.users(device))
+        """Whether a pod uses the device or is being bound to it, as the store shows now."""
+        self._catch_up()
+        return bool(self._users.users(device))
 
     async def _follow(self) -> None:
         while True:
@@ -182,14 +174,14 @@ class GpuReservations:
         try:
             if self._is_ours(device):
                 await self._settle(device)
-            elif device in self._waiting:
-                raise ReservationFailure(f"node {device.node} went to another node pool", is_of_node=False)
+            else:
+                self._drop(device)
         except ApiFailure as failure:
-            self._fail(device, ReservationFailure(str(failure), failure.status, is_of_node=False))
+            self._waiting.fail(device, ReservationFailure(str(failure), failure.status, is_of_node=False))
             self._queue.failed(device)
         except ReservationFailure as failure:
             self._judged.add(device)
-            self._fail(device, failure)
+            self._waiting.fail(device, failure)
             self._queue.failed(device)
         else:
             (self._judged.add if self._is_wanted(device) else self._judged.discard)(device)
@@ -200,6 +192,16 @@ class GpuReservations:
         node = self._store.get(Node, device.node)
         return node is None or in_pool(node.labels, self._config())
 
+    def _drop(self, device: GpuGroup) -> None:
+        """The node is in another node pool, whose scheduler deals with the device."""
+        self._known.pop(device, None)
+        self._since.pop(device, None)
+        self._unused.pop(device, None)
+        self._users.forget_request(device)
+        self._waiting.fail(
+            device, ReservationFailure(f"node {device.node} went to another node pool", is_of_node=False)
+        )
+
     async def _settle(self, device: GpuGroup) -> None:
         found = self._users.reservations(device)
         stay = [pod for pod in found if not self._leaves(pod)]
@@ -209,13 +211,22 @@ class GpuReservations:
         for pod in found:
             if pod.uid in self._doomed and not pod.deleted_ns:  # the request may have been lost
                 await self._delete(pod)
-        if not self._is_wanted(device):
-            self._since.pop(device, None)
-            if first is not None or (found and device in self._known):
-                await self._give_back(device, first)
-            elif not found:
-                self._known.pop(device, None)
-        elif first is None and found:
+        is_wanted = self._is_wanted(device)
+        if is_wanted or first is None:
+            self._unused.pop(device, None)
+        if not is_wanted:
+            gone = f"the pods for GPU group {device.group} of node {device.node} are gone"
+            self._waiting.fail(device, ReservationFailure(gone, is_of_node=False))
+            await self._abandon(device, first, found)
+        elif first is not None and first.reserved_device and not first.has_ended:
+            await self._reported(device, first)
+        else:
+            self._check_waiters(device)
+            await self._reserve(device, first, found)
+
+    async def _reserve(self, device: GpuGroup, first: Pod | None, found: Sequence[Pod]) -> None:
+        """The device has users, and no reservation pod that holds it. ``first`` and ``found``: see ``_abandon``."""
+        if first is None and found:
             await self._wait_gone(device, found[0])
         elif first is None:
             await self._create(device)
@@ -223,8 +234,34 @@ class GpuReservations:
             await self._delete(first)  # it had the device: the next one has to get the same
         elif first.has_ended or self._is_late(device, first):
             await self._give_up(device, first)
-        elif first.reserved_device:
-            await self._reported(device, first)
+
+    def _check_waiters(self, device: GpuGroup) -> None:
+        """Raise ReservationFailure once one has waited for too long, however often reservation pods were made."""
+        if device not in self._waiting:
+            return
+        settings = self._config().reservation
+        longest_s = CLOSING_S + 2 * settings.allocation_timeout_s
+        wait_s = longest_s - self._waiting.waited_s(device)
+        if wait_s <= 0.0:
+            name, why = f"{settings.namespace}/{device.reservation}", "each was deleted, or another pod has its name"
+            raise ReservationFailure(f"no reservation pod {name} held a device within {longest_s:g} s: {why}")
+        self._queue.add(device, wait_s)
+
+    async def _abandon(self, device: GpuGroup, first: Pod | None, found: Sequence[Pod]) -> None:
+        """The device has no user. ``first`` is the reservation pod that stays, if one of those ``found`` does."""
+        self._since.pop(device, None)
+        now = self._monotonic()
+        if first is not None and (wait_s := self._unused.setdefault(device, now) + GIVE_BACK_S - now) > 0.0:
+            self._queue.add(device, wait_s)
+        elif first is not None or (found and device in self._known):
+            await self._give_back(device, first)
+        elif not found:
+            self._known.pop(device, None)
+            wait_s = self._users.requested(device) - now
+            if wait_s > 0.0:
+                self._queue.add(device, wait_s)
+            else:
+                self._users.forget_request(device)
 
     def _leaves(self, pod: Pod) -> bool:
         """Whether the reservation pod is being deleted, by us or by others."""
@@ -250,20 +287,29 @@ class GpuReservations:
         users = self._users.bound(device)
         if users and device not in self._known and not any(seen for _, seen in await self._visible_devices(device)):
             await self._evict(users, f"nothing reserves their device, and nothing says which it was: {device.group}")
-            raise ReservationFailure(f"pods on node {device.node} had to leave a device that nothing reserved")
+            left = f"pods on node {device.node} had to leave a device that nothing reserved"
+            raise ReservationFailure(left, is_of_node=False)
         node, now = self._store.get(Node, device.node), self._monotonic()
         if node is None:
             raise ReservationFailure(f"node {device.node} is gone")
         since = self._since.setdefault(device, now)
-        if self._closing(device.node) and now - since < CLOSING_S:
+        if self.is_closing(device.node) and now - since < CLOSING_S:
             self._queue.add(device, CLOSING_POLL_S)
             return
         settings = self._config().reservation
         is_fake = settings.fake_gpu_nodes or node.labels.get(FAKE_GPU_LABEL) == "true"
         image = settings.image or await self._image()
-        tolerations = self._tolerations.get(device) or (users[0].shape.tolerations if users else ())
-        self._since[device] = now
-        await self._requests.create(reservation_pod(device, tolerations, image, is_fake, settings))
+        tolerations = self._waiting.tolerations(device) or (users[0].shape.tolerations if users else ())
+        if not self._is_wanted(device):
+            return  # cycles take the device for free, and may have placed a pod with whole GPUs
+        now = self._since[device] = self._monotonic()
+        self._users.request(device, now + CLOSING_S)
+        try:
+            await self._requests.create(reservation_pod(device, tolerations, image, is_fake, settings))
+        except ApiFailure as failure:
+            if 400 <= failure.status < 500:
+                self._users.forget_request(device)
+            raise
         self._is_late(device, None)
 
     async def _visible_devices(self, device: GpuGroup) -> list[tuple[Pod, str]]:
@@ -284,27 +330,28 @@ class GpuReservations:
             why = f"the reservation of their GPU was lost, and is now for {uuid} instead of {self._known[device]}"
             await self._evict(self._users.bound(device), why)
             await self._delete(pod)
-            raise ReservationFailure(why)
+            raise ReservationFailure(why, is_of_node=False)
         if device not in self._known:
             # Each pod by what it was told: users may write into the ConfigMaps of their own pods.
             others = [each for each, seen in await self._visible_devices(device) if seen not in ("", uuid)]
             await self._evict(others, f"the reservation of their GPU was lost, and is now for {uuid}")
         for other in sorted(self._users.reserved_on(device.node) - {device}, key=lambda each: each.group):
             for rival in self._users.reservations(other):
-                if rival.reserved_device == uuid and (rival.created_ns, rival.uid) < (pod.created_ns, pod.uid):
-                    await self._contradicts(device, pod, rival)
+                is_older = (rival.created_ns, rival.uid) < (pod.created_ns, pod.uid)
+                if rival.reserved_device == uuid and is_older and self._may_have_device(other, rival):
+                    self._contradicts(device, pod, rival)
         self._known[device] = uuid
         self._since.pop(device, None)
-        for future in self._waiting.pop(device, []):
-            if not future.done():
-                future.set_result(uuid)
+        self._waiting.reserved(device, uuid)
 
-    async def _contradicts(self, device: GpuGroup, pod: Pod, rival: Pod) -> None:
+    def _may_have_device(self, device: GpuGroup, pod: Pod) -> bool:
+        """Whether its reservation pod has the device, or a pod that was told so; else the kubelet may have it back."""
+        return not (self._leaves(pod) or pod.has_ended) or self._users.is_occupied(device)
+
+    def _contradicts(self, device: GpuGroup, pod: Pod, rival: Pod) -> None:
         """Two reservation pods say that they have the same device: the later one gets no pods. Raises."""
         text = f"{pod.key} and {rival.key} both report device {pod.reserved_device} of node {device.node}"
         self._emit([Emit(_ref(each), names.WARNING, names.RESERVATION_CONFLICT, text) for each in (pod, rival)])
-        if not self._users.users(device):
-            await self._delete(pod)
         raise ReservationFailure(text)
 
     async def _give_up(self, device: GpuGroup, pod: Pod) -> None:
@@ -344,11 +391,6 @@ class GpuReservations:
         self._emit([Emit(_ref(pod), names.WARNING, names.RESERVATION_LOST, text) for pod in pods])
         for pod in pods:
             await self._requests.delete(pod.key, pod.uid)
-
-    def _fail(self, device: GpuGroup, failure: ReservationFailure) -> None:
-        for future in self._waiting.pop(device, []):
-            if not future.done():
-                future.set_exception(failure)
 
 
 def _ref(pod: Pod) -> Ref:

@@ -32,6 +32,7 @@ from kai_sched.reconcile.gpu_reservation import (
 )
 
 SHARING = "GPUSharing"
+WRITES_MAX = 32  # of all groups together: the binds of others have to get through between them
 NO_MAP = (
     "the pod was created while GPU sharing was off, so its container would not learn which GPU it has: "
     "delete the pod and create it again"
@@ -48,17 +49,17 @@ class Reservations(Protocol):
         """The UUID of the device as its reservation pod shows it now; "" without one."""
 
     def is_closing(self, node: str) -> bool:
-        """Whether a device of the node is being freed."""
+        """Whether a device of the node is being freed that its pods need."""
 
     async def wait_freed(self, node: str) -> None:
-        """Return once no device of the node is being freed, or after a while."""
+        """Return once no such device is being freed, or after a while."""
 
 
 class Observer(BindChecker, Protocol):
     """Hears what became of the preparation. The bind tracker is one, with ``group_retries`` behind it."""
 
     def reserved(self, node: str, succeeded: bool) -> None:
-        """A device of the node was reserved, or could not be."""
+        """The devices of the node that a group wanted were reserved, or one could not be, by a fault of the node."""
 
 
 class ShareBinder:
@@ -95,6 +96,7 @@ class ShareBinder:
         self._config = config
         self._submit = submit
         self._observer = observer
+        self._writes = asyncio.Semaphore(WRITES_MAX)
         self._versions: dict[str, str] = {}  # of pods with their labels, by uid, until their group is bound
         self._preparation = Preparation("shares", self._prepare, self._hand_on, observer)
         self.stop = self._preparation.stop
@@ -107,7 +109,7 @@ class ShareBinder:
             self._submit(group, {})
 
     def _has_to_wait(self, bind: Bind) -> bool:
-        """Whether the pod gets whole GPUs of a node that still frees one: the kubelet would refuse the pod."""
+        """Whether the pod gets whole GPUs of a node that still frees one of them: the kubelet would refuse the pod."""
         pod = self._store.get(Pod, bind.pod)
         takes_gpus = pod is not None and any(name == GPU for name, _ in pod.shape.request)
         return takes_gpus and not bind.gpu_groups and self._reservations.is_closing(bind.node)
@@ -126,9 +128,9 @@ class ShareBinder:
                 return BindFailure(OBSOLETE, why)
             if not pods[bind.pod].device_map:
                 return BindFailure(SHARING, f"{bind.pod}: {NO_MAP}")
-        for node in sorted({bind.node for bind in group if self._has_to_wait(bind)}):
-            await self._reservations.wait_freed(node)
-        uuids, failure = await self._reserve(shares, pods)
+        closing = sorted({bind.node for bind in group if self._has_to_wait(bind)})
+        freed = asyncio.gather(*map(self._reservations.wait_freed, closing))
+        (uuids, failure), _ = await asyncio.gather(self._reserve(shares, pods), freed)
         why = next((why for bind in shares if (why := self._observer.check(bind))), "")  # that took a while
         if why:
             return BindFailure(OBSOLETE, why)
@@ -158,14 +160,17 @@ class ShareBinder:
         )
         uuids: dict[GpuGroup, str] = {}
         failure = None
+        worked: dict[str, bool] = {}  # by node: False where one of its devices failed by its fault
         for device, outcome in zip(tolerations, outcomes, strict=True):
             if isinstance(outcome, str):
                 uuids[device] = outcome
-                self._observer.reserved(device.node, True)
+                worked.setdefault(device.node, True)
                 continue
             failure = failure or _as_failure(outcome)
             if isinstance(outcome, ReservationFailure) and outcome.is_of_node:
-                self._observer.reserved(device.node, False)
+                worked[device.node] = False
+        for node, succeeded in worked.items():
+            self._observer.reserved(node, succeeded)
         return uuids, failure
 
     async def _write(self, bind: Bind, pod: Pod, uuids: Mapping[GpuGroup, str]) -> BindFailure | None:
@@ -179,7 +184,9 @@ class ShareBinder:
         portion = portion_text(share, usable_memory_mib(node, config))
         limit = memory_limit(share, node, config) if settings.hami_core else ""
         maps = device_maps(pod, own, portion, limit, settings)
-        shown = await self._requests.prepare(bind.pod, maps, sharing_patch(pod, groups, own, settings))
+        patch = sharing_patch(pod, groups, own, settings)
+        async with self._writes:
+            shown = await self._requests.prepare(bind.pod, maps, patch)
         # The informer may not show yet that the pod asks for more. From now on admission lets nobody change it.
         if read_gpu_annotations(shown.annotations or {}, lambda *_: None).share != share:
             return BindFailure(OBSOLETE, f"pod {bind.pod} asks for other parts of GPUs meanwhile")

@@ -113,3 +113,12 @@ async def test_a_config_map_of_an_earlier_attempt_is_written_again(owners: list[
     found = server.maps["ml/config-0"]
     assert found["metadata"]["ownerReferences"] == [OWN]
     assert found["data"]["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"
+
+
+async def test_a_config_map_with_many_owners_is_not_looked_through() -> None:
+    """A tenant writes them, and each would be a request."""
+    server = server_with(OURS, [{**GONE, "name": f"gone-{n}"} for n in range(9)])
+    server.paths.clear()
+    with pytest.raises(MapTaken, match=r"config-0 has 9 owners.*create a without the annotation runai/shared-gpu"):
+        await prepare(server)
+    assert len(server.paths) == 2

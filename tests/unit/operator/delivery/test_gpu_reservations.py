@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,88 +10,20 @@ import pytest
 
 from kai_sched.cluster.failure import ApiFailure
 from kai_sched.model.config import Config, ReservationSettings
-from kai_sched.model.inflight import Overlay
-from kai_sched.model.objects import GpuShare, Node, Phase, Pod, Shape
+from kai_sched.model.objects import Node, Phase, Pod, Shape
 from kai_sched.model.store import Store
-from kai_sched.operator.clock import Clock
 from kai_sched.operator.delivery import gpu_reservations
-from kai_sched.operator.delivery.gpu_reservations import GpuReservations, ReservationFailure
-from kai_sched.reconcile.gpu_reservation import GpuGroup
-
-DEVICE = GpuGroup("n1", "g")
-HALF = Shape((("pods", 1.0),), share=GpuShare(1, 0.5))
-SETTINGS = ReservationSettings(image="kai-sched")
-
-
-class Requests:
-    """What the API server is asked; ``visible`` is what pods were told, ``users`` who uses the device there."""
-
-    def __init__(self) -> None:
-        self.created: list[str] = []
-        self.deleted: list[str] = []
-        self.visible: dict[str, str] = {}
-        self.users_there: list[str] = []
-        self.failure: ApiFailure | None = None
-        self.controller: GpuReservations
-        self.news = asyncio.Event()
-
-    async def seen(self) -> None:
-        """The controller has looked at what the store shows now."""
-        self.news.set()
-        await asyncio.sleep(0.05)
-
-    async def create(self, pod: dict[str, Any]) -> None:
-        if self.failure is not None:
-            raise self.failure
-        self.created.append(pod["metadata"]["name"])
-
-    async def delete(self, key: str, uid: str) -> None:
-        assert uid
-        self.deleted.append(key)
-
-    async def users(self, device: GpuGroup, config: Config) -> Sequence[str]:
-        assert device == DEVICE
-        assert config.reservation.namespace == SETTINGS.namespace
-        return list(self.users_there)
-
-    async def image_of(self, key: str) -> str:
-        return key
-
-    async def visible_device(self, pod: Pod, group: str) -> str:
-        assert group == DEVICE.group
-        return self.visible.get(pod.name, "")
-
-
-def user(name: str, shape: Shape = HALF, scheduler: str = "kai-scheduler") -> Pod:
-    return Pod("ml", name, shape, uid=name, node="n1", phase=Phase.RUNNING, gpu_groups=("g",), scheduler=scheduler)
-
-
-def reservation(uuid: str) -> Pod:
-    labels = {"app": SETTINGS.app_label}
-    name = DEVICE.reservation
-    return Pod(
-        SETTINGS.namespace, name, Shape(), uid="r", labels=labels, node="n1", gpu_groups=("g",), reserved_device=uuid
-    )
-
-
-@asynccontextmanager
-async def running(*objects: Node | Pod, config: Config | None = None) -> AsyncIterator[tuple[Requests, Store]]:
-    store, requests = Store(), Requests()
-    for each in objects:
-        store.put(each)
-    given: Any = requests
-    used = config or Config(reservation=SETTINGS)
-    controller = GpuReservations(
-        given, (store, Overlay(store)), requests.news, lambda: used, lambda _: None, "", Clock(), random.Random(1)
-    )
-    requests.controller = controller
-    task = asyncio.create_task(controller.run())
-    try:
-        yield requests, store
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+from tests.unit.operator.delivery.reserving import (
+    DEVICE,
+    SETTINGS,
+    Requests,
+    acquire,
+    assume,
+    refused,
+    reservation,
+    running,
+    user,
+)
 
 
 async def test_only_pods_that_were_told_another_device_go() -> None:
@@ -158,10 +87,8 @@ async def test_which_devices_are_held_while_no_reservation_shows_it() -> None:
         await asyncio.sleep(0.05)
         assert (requests.created, set(requests.deleted)) == ([], {"ml/forged"})
         assert requests.controller.awaited() == frozenset()
-    waiting = replace(user("b"), node="", gpu_groups=(), phase=Phase.PENDING)
-    async with running(Node("n1"), waiting) as (requests, store):
-        overlay = requests.controller._users._overlay
-        assert overlay.assume("ml/b", "b", "n1", ("g",))
+    async with running(Node("n1")) as (requests, store):
+        assume(requests, store)
         await asyncio.sleep(0.05)
         assert requests.controller.awaited() == {group}
         assert store.get(Pod, "ml/b") is not None
@@ -179,27 +106,20 @@ async def test_a_reservation_in_use_is_looked_at_again(monkeypatch: Any) -> None
         assert requests.deleted == [reservation("").key]
 
 
-async def refused(acquired: asyncio.Task[str]) -> ReservationFailure:
-    async with asyncio.timeout(5.0):
-        with pytest.raises(ReservationFailure) as found:
-            await acquired
-    return found.value
-
-
 async def test_no_node_is_blamed_for_an_api_server_that_does_not_answer() -> None:
     """It would get no shares for up to ten minutes after that."""
-    async with running(Node("n1")) as (requests, _):
+    async with running(Node("n1")) as (requests, store):
         requests.failure = ApiFailure("POST", "/x", 0, "NoAnswer", "by the test")
-        assert not (await refused(asyncio.create_task(requests.controller.acquire(DEVICE, ())))).is_of_node
-    async with running(Node("n1"), config=Config(reservation=ReservationSettings())) as (requests, _):
-        assert not (await refused(asyncio.create_task(requests.controller.acquire(DEVICE, ())))).is_of_node
+        assert not (await refused(acquire(requests, store))).is_of_node
+    async with running(Node("n1"), config=Config(reservation=ReservationSettings())) as (requests, store):
+        assert not (await refused(acquire(requests, store))).is_of_node
 
 
 async def test_who_waits_for_a_device_of_a_node_that_goes_to_another_pool_is_told() -> None:
     """Else the pod would count as placed there, and its bind be prepared, for ever."""
     config = Config(node_pool="a", node_pool_label="pool", reservation=SETTINGS)
     async with running(Node("n1", labels={"pool": "a"}), config=config) as (requests, store):
-        acquired = asyncio.create_task(requests.controller.acquire(DEVICE, ()))
+        acquired = acquire(requests, store)
         await asyncio.sleep(0.05)
         assert requests.created == [DEVICE.reservation]
         store.put(Node("n1", labels={"pool": "b"}))
@@ -241,7 +161,7 @@ async def test_whoever_comes_while_a_lost_reservation_without_users_leaves_may_g
 async def comes_as_it_leaves(requests: Requests, store: Store) -> None:
     """A pod wants the device while the last reservation goes, and gets the one that the next says."""
     store.put(replace(reservation("GPU-0"), deleted_ns=1))
-    acquired = asyncio.create_task(requests.controller.acquire(DEVICE, ()))
+    acquired = acquire(requests, store)
     await requests.seen()
     assert requests.created == []
     store.remove(Pod, reservation("").key)
@@ -250,4 +170,60 @@ async def comes_as_it_leaves(requests: Requests, store: Store) -> None:
     store.put(replace(reservation("GPU-1"), uid="r2"))
     await requests.seen()
     async with asyncio.timeout(5.0):
+        assert await acquired == "GPU-1"
+
+
+@pytest.mark.parametrize("change", [{"deleted_ns": 1}, {"phase": Phase.FAILED}])
+@pytest.mark.parametrize("rest", [None, {}, {"deleted_ns": 1}])
+async def test_a_device_that_the_kubelet_has_freed_is_no_conflict(
+    change: dict[str, Any], rest: dict[str, Any] | None
+) -> None:
+    """The reservation that had it may be shown for long, and its node must not be closed. ``rest``: a pod is on it."""
+    before = replace(reservation("GPU-0"), name="before", uid="0", gpu_groups=("h",), **change)
+    async with running(Node("n1"), before) as (requests, store):
+        requests.users_there = ["ml/x"]
+        if rest is not None:
+            store.put(replace(user("x"), gpu_groups=("h",), **rest))
+        acquired = acquire(requests, store)
+        store.put(replace(reservation("GPU-0"), created_ns=1))
+        await requests.seen()
+        if rest is None:
+            assert await acquired == "GPU-0"
+        else:
+            assert "both report device GPU-0" in str(await refused(acquired))
+
+
+async def test_no_node_is_blamed_for_a_reservation_that_was_lost() -> None:
+    async with running(Node("n1"), user("a"), reservation("GPU-0")) as (requests, store):
+        requests.visible = {"a": "GPU-0"}
+        await requests.seen()
+        store.remove(Pod, reservation("").key)
+        acquired = acquire(requests, store)
+        await requests.seen()
+        store.put(replace(reservation("GPU-1"), uid="r2"))
+        failure = await refused(acquired)
+        assert "now for GPU-1 instead of GPU-0" in str(failure)
+        assert not failure.is_of_node
+    async with running(Node("n1"), user("forged")) as (requests, store):
+        failure = await refused(acquire(requests, store))
+        assert "had to leave" in str(failure)
+        assert not failure.is_of_node
+
+
+async def test_a_device_is_forgotten_when_its_node_goes_to_another_node_pool() -> None:
+    """By the time it comes back, the group of that name may be of another device."""
+    config = Config(node_pool="a", node_pool_label="pool", reservation=SETTINGS)
+    node = Node("n1", labels={"pool": "a"})
+    async with running(node, user("a"), reservation("GPU-0"), config=config) as (requests, store):
+        requests.visible = {"a": "GPU-0"}
+        await requests.seen()
+        store.put(Node("n1", labels={"pool": "b"}))
+        store.remove(Pod, "ml/a")
+        store.remove(Pod, reservation("").key)
+        await requests.seen()
+        store.put(node)
+        acquired = acquire(requests, store)
+        await requests.seen()
+        store.put(replace(reservation("GPU-1"), uid="r2"))
+        await requests.seen()
         assert await acquired == "GPU-1"

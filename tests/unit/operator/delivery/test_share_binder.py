@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -32,6 +32,8 @@ class Reservations:
     def __init__(self) -> None:
         self.failure: Exception | None = None
         self.meanwhile: Callable[[], None] = lambda: None
+        self.closing: set[str] = set()
+        self.wait_for: Callable[[str], Awaitable[None]]
 
     async def acquire(self, device: GpuGroup, tolerations: tuple[Toleration, ...]) -> str:
         assert tolerations == ()
@@ -44,10 +46,10 @@ class Reservations:
         return f"GPU-{device.group}"
 
     def is_closing(self, node: str) -> bool:
-        return not node
+        return node in self.closing
 
     async def wait_freed(self, node: str) -> None:
-        raise AssertionError(node)
+        await self.wait_for(node)
 
 
 class Bench:
@@ -60,7 +62,7 @@ class Bench:
         self.sent: list[Bind] = []
         self.versions: dict[str, str] = {}
         self.failures: dict[str, BindFailure] = {}
-        self.closed: list[str] = []
+        self.outcomes: list[tuple[str, bool]] = []  # of reserving devices, by node
         self.obsolete = ""
         api: Any = self.server
         self.binder = ShareBinder(
@@ -92,13 +94,18 @@ class Bench:
     async def bind(self, key: str, *groups: str) -> Bind:
         """Prepare the bind; return it once it is sent or given up."""
         bind = Bind(key, self.server.pods[key]["metadata"]["uid"], "node-0", groups)
-        self.failures.pop(key, None)
-        assert self.overlay.assume(key, bind.uid, "node-0", groups)
-        self.binder.submit([bind])
-        async with asyncio.timeout(5.0):
-            while bind not in self.sent and key not in self.failures:  # noqa: ASYNC110 - tells nobody
-                await asyncio.sleep(0.005)
+        await self.prepare([bind])
         return bind
+
+    async def prepare(self, gang: list[Bind]) -> None:
+        """Prepare the binds; return once they are sent or given up."""
+        for bind in gang:
+            self.failures.pop(bind.pod, None)
+            assert self.overlay.assume(bind.pod, bind.uid, bind.node, bind.gpu_groups)
+        self.binder.submit(gang)
+        async with asyncio.timeout(5.0):
+            while gang[-1] not in self.sent and gang[-1].pod not in self.failures:  # noqa: ASYNC110 - tells nobody
+                await asyncio.sleep(0.005)
 
     def send(self, group: Sequence[Bind], versions: Mapping[str, str]) -> None:
         self.sent.extend(group)
@@ -112,7 +119,7 @@ class Bench:
         self.failures[bind.pod] = failure
 
     def reserved(self, node: str, succeeded: bool) -> None:
-        self.closed += [] if succeeded else [node]
+        self.outcomes.append((node, succeeded))
 
 
 async def test_labels_of_a_bind_that_failed_go_though_the_watch_is_late() -> None:
@@ -159,14 +166,31 @@ async def test_a_pod_that_goes_while_its_device_is_reserved_is_no_failure(failur
     assert not bench.server.maps, "nothing is written for it"
 
 
-@pytest.mark.parametrize(("is_of_node", "closed"), [(True, ["node-0"]), (False, [])])
-async def test_a_node_gets_no_shares_for_a_while_if_it_is_at_fault(is_of_node: bool, closed: list[str]) -> None:
+@pytest.mark.parametrize(("is_of_node", "outcomes"), [(True, [("node-0", False)]), (False, [])])
+async def test_a_node_gets_no_shares_for_a_while_if_it_is_at_fault(
+    is_of_node: bool, outcomes: list[tuple[str, bool]]
+) -> None:
     bench = Bench()
     bench.reservations.failure = ReservationFailure("by the test", is_of_node=is_of_node)
     key = bench.add(pod("a", "0.5"))
     await bench.bind(key, "g1")
     assert bench.failures[key].reason == SHARING
-    assert bench.closed == closed
+    assert bench.outcomes == outcomes
+
+
+@pytest.mark.parametrize("failing", ["g1", "g2"])
+async def test_a_device_that_succeeds_does_not_excuse_one_that_fails(failing: str) -> None:
+    """The node would be tried again and again without a pause, by which of its devices comes last."""
+    bench = Bench()
+
+    async def acquire(device: GpuGroup, _: tuple[Toleration, ...]) -> str:
+        if device.group == failing:
+            raise ReservationFailure("by the test")
+        return "GPU-1"
+
+    bench.reservations.acquire = acquire  # type: ignore[method-assign]
+    await bench.bind(bench.add(pod("a", "0.5", 2)), "g1", "g2")
+    assert bench.outcomes == [("node-0", False)]
 
 
 async def test_no_pod_takes_the_config_map_of_another_one() -> None:
@@ -185,3 +209,52 @@ async def test_no_pod_takes_the_config_map_of_another_one() -> None:
     assert bench.device_in("a-maps-0") == "GPU-g2"
     await bench.bind(other, "g3")
     assert bench.device_in("a-maps-0") == "GPU-g3"
+
+
+async def test_a_gang_waits_for_all_its_nodes_and_devices_at_once() -> None:
+    """One after the other each node costs ten seconds, in which the whole gang holds its room."""
+    bench = Bench()
+    bench.reservations.closing = {"node-0", "node-1"}
+    all_wait = asyncio.Barrier(3)
+
+    async def wait(_: str) -> None:
+        async with asyncio.timeout(1.0):
+            await all_wait.wait()
+
+    async def acquire(device: GpuGroup, _: tuple[Toleration, ...]) -> str:
+        await wait(device.node)
+        return f"GPU-{device.group}"
+
+    bench.reservations.wait_for = wait
+    bench.reservations.acquire = acquire  # type: ignore[method-assign]
+    placed = {"a": ("node-0", "1", ()), "b": ("node-1", "1", ()), "c": ("node-0", "0.5", ("g1",))}
+    gang = []
+    for name, (node, fraction, groups) in placed.items():
+        key = bench.add(pod(name, fraction))
+        gang.append(Bind(key, bench.server.pods[key]["metadata"]["uid"], node, groups))
+    await bench.prepare(gang)
+    assert (bench.sent, bench.failures) == (gang, {})
+
+
+async def test_many_pods_that_share_do_not_fill_the_queue_of_requests() -> None:
+    """The binds of others would wait behind all their writes."""
+    bench = Bench()
+    under_way, most = 0, 0
+    send = bench.server.request
+
+    async def counted(*given: Any, **more: Any) -> bytes:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            return await send(*given, **more)
+        finally:
+            under_way -= 1
+
+    bench.server.request = counted  # type: ignore[method-assign]
+    keys = [bench.add(pod(f"pod-{n}", "0.5")) for n in range(100)]
+    gang = [Bind(key, bench.server.pods[key]["metadata"]["uid"], "node-0", ("g",)) for key in keys]
+    other = bench.add(pod("other", "0.5"))
+    await asyncio.gather(bench.prepare(gang), bench.bind(other, "h"))
+    assert len(bench.sent) == 101
+    assert most == 32
