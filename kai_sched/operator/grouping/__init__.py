@@ -7,8 +7,9 @@ that may not be written yet. Two work queues hold what is to be done (``requests
 *Reconcile requests* name what owns pods directly, the source. ``workload_grouper`` decides all its pods that are new or
 changed, else one of each of its groups, on the same answers. Owners are read when they are needed, their metadata alone
 unless the rule of the kind has asked for more, and are cached for a second (``owner_cache.FRESH_S``). A reconciliation
-that used an answer from before it was requested is repeated a second later. ``prefetch`` lists the owners of the pods
-that exist when a replica begins to lead, if many of a kind are in a namespace. A source is reconciled when pods come or
+that used an answer from before it was requested is repeated a second later; one that failed is repeated without cached
+answers. ``prefetch`` lists the owners of the pods that exist when a replica begins to lead, if many of a kind are in a
+namespace. A source is reconciled when pods come or
 go, and within 30 s while its pods wait. ``rule_settings`` has the settings of the rules.
 
 *Writes* (``group_writer``) are PodGroups first, then the pods that belong to them, behind the binds. What fails is
