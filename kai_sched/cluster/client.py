@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
@@ -40,6 +41,10 @@ READ_BUFFER_BYTES = 2**18
 FEW_BYTES = 2**15
 GATHER_S = 0.01
 REFUSAL_S = 300.0  # a missing right is reported this long after it was last needed
+# How deep JSON may be nested that Go writes. Whoever creates objects chooses the depth of some fields, and what reads
+# them passes all levels by recursion, be they of use or not: with less one such object would break a whole list.
+NESTING_MAX = 10_000
+RECURSION_MAX = NESTING_MAX + 2_000
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
@@ -83,7 +88,11 @@ class Api:
         guard: WriteGuard | None = None,
         on_failure: Callable[[str, str, int], None] | None = None,
     ) -> None:
-        """Raises LoginFailure if the certificates cannot be used. See ``connect`` for the parameters."""
+        """Raises LoginFailure if the certificates cannot be used. See ``connect`` for the parameters.
+
+        The process may recurse deeper from now on.
+        """
+        sys.setrecursionlimit(max(RECURSION_MAX, sys.getrecursionlimit()))
         self._login = login
         self._clock = clock
         self._loaded_at = clock()

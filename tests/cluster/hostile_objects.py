@@ -132,12 +132,24 @@ def others() -> Iterator[Object]:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": storage, "storageClassName": "none"}
     yield {**_thing("PersistentVolumeClaim", "large", "v1", EVIL), "spec": claim}
     yield _thing("ConfigMap", "a" * 253, "v1", EVIL)
+    opaque = {"driver": "gpu.example.com", "parameters": {"a": _nested(5_000)}}
+    yield {
+        **_thing("ResourceClaim", "deep", "resource.k8s.io/v1", EVIL),
+        "spec": {"devices": {"config": [{"opaque": opaque}]}},
+    }
     spec = {"podName": "../..", "selectedNode": "?watch=1", "backoffLimit": 0}
     yield {**_thing("BindRequest", "odd", names.BIND_REQUEST_VERSION, EVIL), "spec": spec}
     odd = objects.node("odd", **{names.GPU_COUNT_LABEL: "9" * 63})
     odd["status"]["allocatable"] |= {"cpu": "1n", "memory": "8Ei", "example.com/odd": str(2**63 - 1)}
     odd["spec"] = {"unschedulable": True}
     yield odd
+
+
+def _nested(depth: int) -> object:
+    found: list[object] = []
+    for _ in range(depth):
+        found = [found]
+    return found
 
 
 def _thing(kind: str, name: str, version: str, namespace: str | None = None) -> Object:

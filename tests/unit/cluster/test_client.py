@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 from aiohttp import web
 
-from kai_sched.cluster import client
+from kai_sched.cluster import client, reflector
 from kai_sched.cluster.client import Api, ApiFailure
 from tests.unit.cluster.conftest import ApiServer, Guard, status
 
@@ -353,3 +353,18 @@ async def test_another_server_than_the_kubeconfig_names(server: ApiServer) -> No
     api = await Api.connect(str(server.kubeconfig), server=server.url + "/")
     assert await api.request("GET", "/x") == b"here"
     await api.close()
+
+
+async def test_an_object_that_is_nested_as_deep_as_can_be_breaks_no_list(server: ApiServer, api: Api) -> None:
+    """Tenants choose the depth of some fields, such as the parameters of claims. Python's own limit is 1,000 levels."""
+    deep = b"[" * client.NESTING_MAX + b"]" * client.NESTING_MAX
+    page = b'{"metadata":{"continue":""},"items":[{"spec":%b},{"spec":1}]}' % deep
+
+    async def answer(_: web.BaseRequest) -> web.Response:
+        return web.Response(body=page, content_type="application/json")
+
+    server.answer = answer
+    found = [len(items) async for items, _ in api.list_pages("/api/v1/x", {})]
+    assert found == [2]
+    event = b'{"type":"ADDED","object":{"spec":%b}}' % deep
+    assert await asyncio.to_thread(lambda: len(reflector._decode_event(event).object)) == len(deep) + len('{"spec":}')
