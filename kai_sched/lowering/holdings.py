@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.cached_rows import PodCell
+from kai_sched.lowering.class_records import PodClass
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Pod, Shape
 from kai_sched.snapshot.columns import NULL
@@ -89,7 +90,8 @@ def find_holdings(
         wanted = share.devices if share else 0
         if proven is None or (share and len(proven) < wanted and proofs is not None):
             has, asks = len(proven or ()), cache.classes[classes[t]]
-            shape = cache.held_shapes.setdefault((asks.known.number, has), held_shape(pod.shape, has))
+            held = held_shape(_without_terms(pod.shape, asks), has)
+            shape = cache.held_shapes.setdefault((asks.known.number, has), held)
             classes[t] = cache.class_of(shape, asks.reserves, int(cells[t, PodCell.LABEL_SET]))
         if share and proven is not None:
             groups[t] = proven[:wanted]
@@ -118,10 +120,18 @@ def with_refused_victims(
     found = classes.copy()
     for t in np.flatnonzero(np.isin(rows, refused) & (node != NULL) & (status >= Status.PIPELINED)).tolist():
         asks = cache.classes[classes[t]]
-        stays = replace(asks.shape, unsupported=(*asks.shape.unsupported, STAYS))
+        stays = replace(_without_terms(asks.shape, asks), unsupported=(*asks.shape.unsupported, STAYS))
         shape = cache.held_shapes.setdefault((asks.known.number, _STAYS), stays)
         found[t] = cache.class_of(shape, asks.reserves, int(cells[t, PodCell.LABEL_SET]))
     return found
+
+
+def _without_terms(shape: Shape, asks: PodClass) -> Shape:
+    """The shape without its inter-pod terms, if these are over a limit of work: the limit is that of the pod's shape,
+    and another shape with the same terms would go round it."""
+    if not asks.known.refusal:
+        return shape
+    return replace(shape, affinity=(), anti_affinity=(), preferred_affinity=())
 
 
 def _is_annotated(shape: Shape) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,8 @@ from kai_sched.lowering.cache import Cache as LoweringCache
 from kai_sched.lowering.lower import lower
 from kai_sched.lowering.terms import TermBook
 from kai_sched.model.constraints import PodTerm, Requirement
-from kai_sched.model.objects import Node, Object, Phase, Pod, Shape
+from kai_sched.model.hints import SchedulingHints
+from kai_sched.model.objects import GpuShare, Node, Object, Phase, Pod, Shape
 from kai_sched.snapshot.verdicts import Verdict
 from tests.properties.snapshots import snapshot_of
 
@@ -111,3 +113,18 @@ def test_the_order_of_pods_and_the_history_of_the_cache_do_not_matter(seed: int)
         shuffled = store_of([NODE, *rng.sample(list(view.pods.values()), len(view.pods))]).cluster()
         warm = snapshot_of(view, Config(), 0, cache)
         assert warm == snapshot_of(view, Config(), 0) == snapshot_of(shuffled, Config(), 0)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("fraction", [None, 0.5])
+def test_what_is_known_of_a_pod_on_a_node_does_not_bring_its_terms_back(fraction: float | None) -> None:
+    """Its eviction is refused, or it says that it has a part of a GPU, which nothing shows."""
+    pods = crowd(40, 30, node="n0")
+    if fraction is not None:
+        pods = [replace(each, shape=replace(each.shape, share=GpuShare(1, fraction))) for each in pods]
+    cache, hints = Cache(), SchedulingHints(refused_victims=frozenset(each.key for each in pods))
+    snapshots = [
+        lower(store_of([NODE, *pods]).cluster(), Config(proves_shares=True), 0, used, hints).snapshot
+        for used in (cache, cache, Cache())
+    ]
+    assert [each.terms.domain.shape[0] for each in snapshots] == [0, 0, 0]
