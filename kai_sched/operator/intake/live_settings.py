@@ -78,7 +78,7 @@ class LiveSettings:
         self.problems: dict[str, str] = {}
         self.config = replace(base, gpu_sharing=False)
         self.shards: Mapping[str, Config] = {shard: self.config}
-        self.admission = AdmissionSettings(scheduler_name=base.scheduler_name)
+        self.admission = self._admission = AdmissionSettings(scheduler_name=base.scheduler_name)
         self.fixed = False
         if not shard:
             self._derive()
@@ -112,7 +112,7 @@ class LiveSettings:
     def _derive(self) -> None:
         before = self.config, self.shards
         config = self._base
-        self.admission = AdmissionSettings(scheduler_name=self._base.scheduler_name)
+        self._admission = AdmissionSettings(scheduler_name=self._base.scheduler_name)
         if self._operator is not None:
             config = self._changed(config, self._operator, f"Config {names.CONFIG_NAME}", self._read_operator)
         if self._shard:
@@ -126,7 +126,8 @@ class LiveSettings:
             found = self._all_shards(config)
             self.config = self._in_force(found.whole)
             self.shards = {name: self._of_shard(each) for name, each in found.configs.items()}
-        self.admission = self.admission.with_names(self.config)
+        # Webhooks look at it in other threads, so it is replaced once, by what is complete.
+        self.admission = self._admission.with_names(self.config)
         if (self.config, self.shards) != before:
             pools = {name: each.node_pool for name, each in self.shards.items()}
             log.info("settings.changed", actions=self.config.actions, plugins=sorted(self.config.plugins), shards=pools)
@@ -166,7 +167,7 @@ class LiveSettings:
             self._note(f"Config {names.CONFIG_NAME}, spec.global.fairShare", NO_CLUSTER)
             config = replace(config, fair_share=POOL)
         # In a cluster somebody has to turn it on, as it needs rights that not all have given.
-        return replace(config, gpu_sharing=config.gpu_sharing and self.admission.gpu_sharing)
+        return replace(config, gpu_sharing=config.gpu_sharing and self._admission.gpu_sharing)
 
     @property
     def _fixed_fields(self) -> tuple[str, ...]:
@@ -181,7 +182,7 @@ class LiveSettings:
 
     def _read_operator(self, raw: bytes, config: Config, warn: Warn) -> Config:
         config = config_from_operator(raw, config, warn)
-        self.admission = admission_from_operator(raw)
+        self._admission = admission_from_operator(raw)
         return config
 
     def _changed(self, config: Config, raw: bytes, what: str, read: ReadConfig) -> Config:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from structlog.testing import capture_logs
 
 from kai_sched.model.config import Config
 from kai_sched.model.read.kinds import OPERATOR_CONFIG, SHARD
+from kai_sched.operator.intake import live_settings
 from kai_sched.operator.intake.live_settings import LiveSettings
 
 
@@ -239,3 +242,19 @@ def test_shares_of_the_cluster_need_a_process_for_all_shards() -> None:
     assert one.config.fair_share == "pool"
     assert "--all-shards" in one.problems["Config kai-config, spec.global.fairShare"]
     assert {each.fair_share for each in (every.config, *every.shards.values())} == {"cluster"}
+
+
+def test_webhooks_never_see_settings_that_are_half_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They look at them in other threads while a change is read."""
+    settings = LiveSettings(Config(), "")
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw({"global": {"gpuSharing": True, "schedulerName": "mine"}}))
+    seen = []
+    original = live_settings.shards_of
+
+    def shards_of(*arguments: Any) -> Any:
+        seen.append((settings.admission.gpu_sharing, settings.admission.scheduler_name))
+        return original(*arguments)
+
+    monkeypatch.setattr(live_settings, "shards_of", shards_of)
+    settings.observe(SHARD, "default", raw({"args": {}}))
+    assert seen == [(True, "mine")]
