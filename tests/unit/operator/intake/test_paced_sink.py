@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kai_sched.model.objects import Pod
-from kai_sched.model.read.kinds import POD, Kind
+from kai_sched.model.read.kinds import NODE, POD, Kind
 from kai_sched.operator.intake.event_sink import EventSink
 from kai_sched.operator.intake.paced_sink import LARGE_BYTES, REST_S_PER_BYTE, PacedSink
 from tests.unit.operator.builders import Intake
@@ -62,6 +62,15 @@ async def test_other_namespaces_and_small_objects_do_not_wait(intake: Intake, re
     sink.changed(POD, pod(10, "small", text=""))
     assert len(reads) == 3
     assert set(intake.sink.known(POD)) == {"evil/p", "other/p", "evil/small"}
+
+
+async def test_nodes_that_are_large_do_not_wait_for_each_other(intake: Intake, reads: list[int]) -> None:
+    """All of them are in no namespace; no tenant writes them."""
+    sink = PacedSink(intake.sink)
+    for number in range(5):
+        meta = {"name": f"n{number}", "uid": "n", "resourceVersion": str(number + 1), "annotations": {"text": BIG}}
+        sink.changed(NODE, json.dumps({"metadata": meta, "spec": {}, "status": {}}).encode())
+    assert len(reads) == 5
 
 
 async def test_many_large_objects_of_a_namespace_share_its_time(intake: Intake, reads: list[int]) -> None:
