@@ -105,6 +105,8 @@ class EventSink:
         self._listing: dict[Kind, set[str]] = {}
         self._gone: dict[Kind, dict[str, int]] = {}
         self._newest: dict[Kind, int] = {}  # the highest version that was seen of the kind
+        # Up to which version an object of the kind that is not known is gone: of the last deletion, or list.
+        self._gone_until: dict[Kind, int] = {}
         self._unreadable: dict[str, str] = {}  # pods that cannot be read, and the nodes that they hold
         self.listed: set[Kind] = set()
         self.broken: dict[tuple[Kind, str], str] = {}
@@ -146,6 +148,7 @@ class EventSink:
         self._gone.pop(kind, None)
         for key in [key for key in self.known(kind) if key not in listed]:
             self._remove(kind, key)
+        self._gone_until[kind] = self._newest.get(kind, -1)
         self.listed.add(kind)
         self._changed(True)
 
@@ -159,13 +162,13 @@ class EventSink:
         self._put(kind, raw, seen)
 
     def changed_late(self, kind: Kind, raw: bytes) -> None:
-        """As ``changed``, for events of kopf, which may come late and without the deletion that followed.
+        """As ``changed``, for events of kopf and answers, which may come late and without the deletion that followed.
 
-        The reflector reports events in order. So an unknown object in an old version was deleted, or the reflector is
-        about to report it.
+        The reflector reports deletions in order. So an unknown object in a version from before one may be gone, or the
+        reflector is about to report it.
         """
         seen = read_head(kind, raw)
-        if seen is not None and seen.version > self.known(kind).get(seen.key, self._newest.get(kind, -1)):
+        if seen is not None and seen.version > self.known(kind).get(seen.key, self._gone_until.get(kind, -1)):
             self.changed(kind, raw)
 
     def deleted(self, kind: Kind, raw: bytes) -> None:
@@ -174,6 +177,7 @@ class EventSink:
         if seen is None:
             return
         self._newest[kind] = max(seen.version, self._newest.get(kind, -1))
+        self._gone_until[kind] = max(seen.version, self._gone_until.get(kind, -1))
         if seen.version < self.known(kind).get(seen.key, -1):
             return
         if kind in self._listing:

@@ -97,6 +97,14 @@ def test_a_late_event_does_not_restore_a_deleted_object(watched: Watched) -> Non
     assert watched.sink.known(QUEUE) == {"a": 6, "b": 4}, "it was made anew"
 
 
+def test_an_answer_that_another_one_overtook_counts(watched: Watched) -> None:
+    """Two objects are written at the same time, and the watch tells of neither yet."""
+    watched.list(QUEUE, raw_queue("old", 3))
+    watched.sink.changed_late(QUEUE, raw_queue("b", 6))
+    watched.sink.changed_late(QUEUE, raw_queue("a", 5))
+    assert watched.sink.known(QUEUE) == {"a": 5, "b": 6, "old": 3}
+
+
 def test_what_is_heard_late_while_it_is_listed_keeps_nothing(watched: Watched) -> None:
     watched.list(QUEUE, raw_queue("a", 3), raw_queue("b", 4))
     watched.sink.begin(QUEUE)
