@@ -37,7 +37,7 @@ def job_set(case: GroupingCase) -> Draft:
         old = f"{group_name(owner)}-{name}" if in_order else ""
         return Draft(case.owner, name=old, min_member=1 if minimum is None else minimum)
     together = started_with(jobs, name)
-    shared = _shared(owner, together, name)
+    shared = _shared(owner, together)
     place = f"{name}-replica-{_label(case, names.JOB_INDEX_LABEL)}"
     if (name, place) not in shared.places:
         field = f"metadata.labels[{names.JOB_INDEX_LABEL}]"
@@ -61,9 +61,10 @@ def started_with(jobs: list[Fields], name: str) -> list[Fields]:
     return jobs if wanted is None else [job for job in jobs if dependencies(job) == wanted]
 
 
-def _shared(owner: Owner, together: list[Fields], name: str) -> SharedSubGroups:
-    """The sub-groups of the replicated jobs that start together with that one. Each of their pods needs them."""
-    found: SharedSubGroups | None = owner.derived.get(("jobset", name))
+def _shared(owner: Owner, together: list[Fields]) -> SharedSubGroups:
+    """The sub-groups of these replicated jobs, which start together. Each of their pods needs them."""
+    key = "jobset", tuple(job.text("name") for job in together)
+    found: SharedSubGroups | None = owner.derived.get(key)
     if found is not None:
         return found
     statuses = owner.fields.at("status").entries("replicatedJobsStatus")
@@ -74,7 +75,7 @@ def _shared(owner: Owner, together: list[Fields], name: str) -> SharedSubGroups:
         if len(parts) > SUB_GROUPS_MAX:
             message = f"more than {SUB_GROUPS_MAX:,} jobs in total: use fewer jobs with more pods each"
             raise job.error("replicas", message)
-    found = owner.derived["jobset", name] = SharedSubGroups(tuple(parts))
+    found = owner.derived[key] = SharedSubGroups(tuple(parts))
     return found
 
 

@@ -41,13 +41,13 @@ def test_a_second_pod_costs_no_second_look_at_all_jobs(monkeypatch: pytest.Monke
     looked: list[str] = []
     working = jobset.usable_name
     monkeypatch.setattr(jobset, "usable_name", lambda *rest: looked.append(rest[2]) or working(*rest))
-    top = job_set({"name": "a", "replicas": 100, "template": {"spec": {}}})
+    top = job_set(*({"name": name, "replicas": 50, "template": {"spec": {}}} for name in "ab"))
     world = KeptWorld((top,))
     first = grouping(of_job(top, "a", 0), world)
-    assert len(looked) == 101
-    second = grouping(of_job(top, "a", 1), world)
-    assert len(looked) == 101
-    assert (first.sub_group, second.sub_group) == ("a-replica-0", "a-replica-1")
+    assert len(looked) == 102
+    second = grouping(of_job(top, "b", 1), world)
+    assert len(looked) == 102
+    assert (first.sub_group, second.sub_group) == ("a-replica-0", "b-replica-1")
     assert first.manifest == second.manifest
 
 
