@@ -178,12 +178,15 @@ class Groups:
                 yield from owner_of_pod(pod).references[:1]
 
     def waiting(self) -> list[str]:
-        """Return the sources of pods without a node."""
+        """Return the sources of pods without a node, and those that decide about the groups of these pods."""
         found: dict[str, None] = {}
         for key, member in self._members.items():
             pod = self._store.get(Pod, key)
             if key in self.held or (pod is not None and not pod.node):
                 found[member.source] = None
+                if member.place is not None and member.place[0]:
+                    group = self._groups.get(key_of_group(key, member.place))
+                    found[group.source if group else member.source] = None
         return list(found)
 
     def pods_of(self, source: str) -> dict[str, core.WirePod]:
