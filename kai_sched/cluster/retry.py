@@ -86,7 +86,7 @@ STATUSES = RetryPolicy(
 )
 # Conditions name the version of the pod, which the store knows anew before each attempt. 409: somebody else has written
 # to the pod, such as the group writer, and the store does not show that yet. If the pod is gone, nothing more is sent.
-CONDITIONS = replace(STATUSES, statuses={409: _RETRY, 429: _RETRY})
+CONDITIONS = replace(STATUSES, backoff=Backoff(0.1, 10.0, asked_max_s=10.0), statuses={409: _RETRY, 429: _RETRY})
 # The next cycle decides again about a group whose volumes were not written.
 VOLUMES = RetryPolicy(attempts=1, backoff=Backoff(1.0, 1.0), client_errors=_GIVE_UP, otherwise=_GIVE_UP)
 # Reservation pods, and what a pod that shares a GPU gets before its bind. Sent twice, they change nothing more.

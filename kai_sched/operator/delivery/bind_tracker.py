@@ -82,8 +82,8 @@ class BindTracker:
         self._reporter = reporter
         self._clock = clock
         self._claims = claims
-        self.retries = GroupRetries()
         self._attempts: dict[str, _Attempt] = {}  # by uid of the pod, while its bind is under way
+        self.retries = GroupRetries(under_way=lambda: {attempt.group for attempt in self._attempts.values()})
 
     async def assume(
         self, group: str, binds: Sequence[Bind], decided: Mapping[str, Pod], time_slice: TimeSlice

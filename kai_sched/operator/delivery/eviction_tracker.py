@@ -162,7 +162,8 @@ class EvictionTracker:
         """Forget refusals of pods that are gone, and those that were not repeated for long."""
         for uid, refusal in list(self._refused.items()):
             pod = cluster.pods.get(refusal.key)
-            if pod is None or pod.uid != uid or refusal.timer.is_over(now):
+            is_over = refusal.timer.is_over(now) and uid not in self._under_way
+            if pod is None or pod.uid != uid or is_over:
                 del self._refused[uid]
 
     def refused_victims(self) -> frozenset[str]:

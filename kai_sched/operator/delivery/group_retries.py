@@ -6,7 +6,7 @@ The bind tracker records failures. Before each cycle, the cycle loop asks which 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -38,12 +38,15 @@ class GroupRetries:
         By node: until when it gets no pods that share GPUs.
     awaited_devices
         Returns ``SchedulingHints.awaited_devices`` as of now.
+    under_way
+        Returns the groups whose binds are under way: an attempt may last for minutes, and is no time without a failure.
     """
 
     timers: dict[str, RetryTimer] = field(default_factory=dict)
     partial: set[str] = field(default_factory=set)
     nodes: dict[str, RetryTimer] = field(default_factory=dict)
     awaited_devices: Callable[[], Devices] = frozenset
+    under_way: Callable[[], Set[str]] = frozenset
 
     def add(self, group: str, now: float) -> float:
         """Count a failure of the group; return when it is tried again, in monotonic seconds."""
@@ -74,11 +77,18 @@ class GroupRetries:
 
         ``awaited`` is what ``awaited_devices`` returned when the view of the cycle was taken.
         """
-        self.timers, self.nodes = _remembered(self.timers, now), _remembered(self.nodes, now)
+        self._forget(now)
         waiting = frozenset(group for group, timer in self.timers.items() if now < timer.until)
         closed = frozenset(node for node, timer in self.nodes.items() if now < timer.until)
         hints = tracker.next_hints(dict.fromkeys(self.partial, ALL_PODS), waiting, closed)
         return replace(hints, awaited_devices=awaited)
+
+    def _forget(self, now: float) -> None:
+        over = _over(self.timers, now)
+        for group in over - self.under_way() if over else over:
+            del self.timers[group]
+        for node in _over(self.nodes, now):
+            del self.nodes[node]
 
     def next_end(self, now: float) -> float | None:
         """Return when the next group or node may be tried again, in monotonic seconds."""
@@ -94,7 +104,7 @@ class GroupRetries:
             group = result.groups.get(key)
             if not (_exists(key, cluster) if group is None else _is_partial(group)):
                 self.partial.discard(key)
-        for key in list(self.timers):
+        for key in self.timers.keys() - self.under_way() if self.timers else ():
             group = result.groups.get(key)
             if not (_exists(key, cluster) if group is None else group.counts.keys() & _WAITING):
                 del self.timers[key]
@@ -105,9 +115,9 @@ def partial_groups(result: CycleResult) -> set[str]:
     return {key for key, group in result.groups.items() if _is_partial(group)}
 
 
-def _remembered(timers: dict[str, RetryTimer], now: float) -> dict[str, RetryTimer]:
-    """Without those of which nothing has failed for long: some groups always have pods that wait."""
-    return {key: timer for key, timer in timers.items() if not timer.is_over(now)}
+def _over(timers: dict[str, RetryTimer], now: float) -> set[str]:
+    """Those of which nothing has failed for long. Some groups always have pods that wait."""
+    return {key for key, timer in timers.items() if timer.is_over(now)}
 
 
 def _exists(key: str, cluster: Cluster) -> bool:

@@ -130,7 +130,12 @@ class ShareBinder:
                 return BindFailure(SHARING, f"{bind.pod}: {NO_MAP}")
         closing = sorted({bind.node for bind in group if self._has_to_wait(bind)})
         freed = asyncio.gather(*map(self._reservations.wait_freed, closing))
-        (uuids, failure), _ = await asyncio.gather(self._reserve(shares, pods), freed)
+        try:
+            uuids, failure = await self._reserve(shares, pods)
+            if failure is None:
+                await freed
+        finally:
+            freed.cancel()
         why = next((why for bind in shares if (why := self._observer.check(bind))), "")  # that took a while
         if why:
             return BindFailure(OBSOLETE, why)

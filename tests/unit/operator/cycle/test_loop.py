@@ -305,6 +305,25 @@ def test_failures_far_apart_are_first_ones() -> None:
     assert not setbacks.timers
 
 
+async def test_an_attempt_that_lasts_longer_than_the_backoff_is_no_recovery(world: World) -> None:
+    """As where volumes are not made: each attempt takes two minutes, in which other cycles are decided."""
+    waits = []
+    async with running(world):
+        world.put(POD, raw_pod("a"))
+        for _ in range(4):
+            await until(lambda: len(world.hands.groups) == 1)
+            [[bind]] = world.hands.groups
+            world.hands.groups.clear()
+            for _ in range(4):
+                world.time += 30.0
+                await next_cycle(world)
+            world.binds.failed(bind, BindFailure("VolumeBinding", "by the test"))
+            waits.append(world.binds.retries.timers["ml/a"].until - world.time)
+            world.time += waits[-1] + 0.001
+            await next_cycle(world)
+    assert waits == [1.0, 2.0, 4.0, 8.0]
+
+
 def test_a_node_where_no_device_could_be_reserved_is_closed_for_a_while() -> None:
     setbacks = GroupRetries()
     setbacks.close_node("n1", 0.0)

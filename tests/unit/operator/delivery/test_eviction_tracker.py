@@ -214,6 +214,21 @@ async def test_refusals_far_apart_are_first_ones(world: World) -> None:
         assert world.evictions.refused_victims() == frozenset(), "it is tried again"
 
 
+async def test_an_eviction_that_takes_long_is_no_time_without_a_refusal(world: World) -> None:
+    """Behind a webhook that hangs an eviction is answered after more than a minute."""
+    async with running(world):
+        for _ in range(2):
+            await decided(world)
+            world.time += 2.0 + BACKOFF.last_s
+            await next_cycle(world)
+            end(world, EvictionEnd.REFUSED, "ml/v1")
+            end(world, EvictionEnd.OBSOLETE, "ml/v0")
+            refused = world.evictions.refused_victims()
+            world.time += 1.0
+            await next_cycle(world)
+        assert refused == {"ml/v1"}
+
+
 async def test_the_refusal_of_a_pod_that_is_gone_is_forgotten(world: World) -> None:
     async with running(world):
         await decided(world)

@@ -258,3 +258,15 @@ async def test_many_pods_that_share_do_not_fill_the_queue_of_requests() -> None:
     await asyncio.gather(bench.prepare(gang), bench.bind(other, "h"))
     assert len(bench.sent) == 101
     assert most == 32
+
+
+async def test_a_device_that_cannot_be_had_is_told_though_nodes_are_still_closing() -> None:
+    """Else the whole group would keep its room until these are done."""
+    bench = Bench()
+    shares, whole = bench.add(pod("a", "0.5")), bench.add(pod("b", "1"))
+    bench.reservations.failure = ReservationFailure("by the test", is_of_node=False)
+    bench.reservations.closing, bench.reservations.wait_for = {"node-0"}, lambda _: asyncio.sleep(3600.0)
+    uid = {key: bench.server.pods[key]["metadata"]["uid"] for key in (shares, whole)}
+    await bench.prepare([Bind(whole, uid[whole], "node-0"), Bind(shares, uid[shares], "node-0", ("g1",))])
+    assert bench.failures[whole].message == "by the test"
+    assert bench.sent == []
