@@ -80,9 +80,9 @@ def make_room(action: int, ctx: Context, tree: Tree, search: Search) -> None:
     if not enqueue_pending_jobs(action, ctx, tree):
         return
     search.counts.action[0] = action
+    search.counts.work[0] = 0
     list_candidates(ctx, search)
     search.failed[:] = NULL
-    search.counts.work[0] = 0
     search.counts.runtimes[0] = any_runtime(settings, snapshot.queues)
     idle = idle_gpus(action, snapshot, state)
     while True:  # Bound: each turn takes one job out of the tree, for good.

@@ -227,9 +227,10 @@ def take_out_neighbours(ctx: Context, search: Search) -> None:
     settle_new_neighbours(ctx, search)
     for entry in range(search.counts.neighbours[0]):
         j = search.lists.neighbours[entry]
-        q = ctx.snapshot.jobs.queue[j]
-        search.queues.victims_surveyed[q] = 0
-        move_out(q, j, search.victims)
+        if search.victims.jobs.skip[j] != DEAD:
+            q = ctx.snapshot.jobs.queue[j]
+            search.queues.victims_surveyed[q] = 0
+            move_out(q, j, search.victims)
 
 
 @inner

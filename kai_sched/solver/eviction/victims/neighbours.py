@@ -122,7 +122,7 @@ def settle_one(term: int, d: int, ctx: Context, search: Search) -> None:
         if domain[term, n] != d:
             continue
         here = search.nodes.first_there[n]
-        while here != 0:  # Bound: each task is in one chain.
+        while here != 0 and not stay:  # Bound: each task is in one chain.
             t = here - 1
             here = search.tasks.next_there[t]
             steps += 1
@@ -130,8 +130,10 @@ def settle_one(term: int, d: int, ctx: Context, search: Search) -> None:
                 continue
             if not matches(int(t), term, ctx):
                 continue
-            stay = stay or stays(int(t), ctx, search)
+            stay = stays(int(t), ctx, search)
             first = t if first == NULL or t < first else first
+        if stay:
+            break
     search.counts.work[0] += 1 + domain.shape[1] // NODES_A_UNIT + steps // PODS_A_UNIT
     if first != NULL and not stay:
         j = ctx.snapshot.tasks.job[first]
