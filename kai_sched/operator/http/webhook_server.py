@@ -12,6 +12,7 @@ import os
 import ssl
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 import structlog
 from aiohttp import web
@@ -21,7 +22,8 @@ from kai_sched.operator.http.listener import Listener, listen
 from kai_sched.operator.http.metrics_page import PATH
 from kai_sched.reconcile.admission.review import BODY_MAX
 
-ALL_BODIES_BYTES_MAX = 64 * 2**20
+ALL_BODIES_BYTES_MAX = 64 * 2**20  # of those that are not small
+SMALL_BODY_BYTES = 2**16  # one of so many always passes: the number of connections bounds what these hold
 REVIEWS_MAX = 32  # under way, or waiting for a thread
 THREADS = 2
 ANSWER_S = 4.5  # from the first byte of the body to the answer; the API server waits 5 s (timeoutSeconds)
@@ -32,6 +34,18 @@ Review = Callable[[str, bytes], bytes]
 Scrape = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 log = structlog.get_logger("webhooks")
+
+
+@dataclass(slots=True, eq=False)
+class _IncomingBody:
+    """What has come of a body. It is refused, and empty again, where it had to go before it was complete."""
+
+    data: bytearray = field(default_factory=bytearray)
+    is_refused: bool = False
+
+    def counted(self) -> int:
+        """How many bytes count towards ALL_BODIES_BYTES_MAX."""
+        return len(self.data) if len(self.data) > SMALL_BODY_BYTES else 0
 
 
 class WebhookServer:
@@ -56,7 +70,8 @@ class WebhookServer:
         self._listener: Listener | None = None
         self._threads = ThreadPoolExecutor(THREADS, "review")
         self._slots = asyncio.Semaphore(REVIEWS_MAX)
-        self._held_bytes = 0
+        self._held_bytes = 0  # of bodies that are not small
+        self._incomplete: set[_IncomingBody] = set()
         self._leaving = False
 
     @property
@@ -96,13 +111,13 @@ class WebhookServer:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _answer(self, request: web.Request) -> web.Response:
-        body = bytearray()
+        body = _IncomingBody()
         try:
             async with asyncio.timeout(self._answer_s):
                 await self._read(request, body)
-                answer = await self._reviewed(request.path, bytes(body))
+                answer = await self._reviewed(request.path, bytes(body.data))
         except TimeoutError:
-            log.warning("review.late", path=request.path, bytes=len(body))
+            log.warning("review.late", path=request.path, bytes=len(body.data))
             response = web.Response(status=503, text=f"not reviewed within {self._answer_s:g} s: try again\n")
         except web.HTTPException as refusal:
             response = web.Response(status=refusal.status, text=refusal.text)
@@ -116,23 +131,39 @@ class WebhookServer:
         else:
             response = web.Response(body=answer, content_type="application/json")
         finally:
-            self._held_bytes -= len(body)
+            self._held_bytes -= body.counted()
         if self._leaving or response.status in (413, 503):
             response.force_close()
         return response
 
-    async def _read(self, request: web.Request, body: bytearray) -> None:
-        """Fill ``body``. Raises HTTPException if it, or all bodies together, would be too large."""
+    async def _read(self, request: web.Request, body: _IncomingBody) -> None:
+        """Fill ``body``. Raises HTTPException if it is too large, or had to go because all together were."""
         most = BODY_MAX[request.path]
         if (request.content_length or 0) > most:
             raise web.HTTPRequestEntityTooLarge(most, request.content_length or 0)
-        async for part in request.content.iter_any():
-            body += part
-            self._held_bytes += len(part)
-            if len(body) > most:
-                raise web.HTTPRequestEntityTooLarge(most, len(body))
-            if self._held_bytes > ALL_BODIES_BYTES_MAX:
-                raise web.HTTPServiceUnavailable(text="too many large objects are reviewed at once: try again\n")
+        self._incomplete.add(body)
+        try:
+            async for part in request.content.iter_any():
+                if body.is_refused:
+                    break
+                self._add(body, part)
+                if len(body.data) > most:
+                    raise web.HTTPRequestEntityTooLarge(most, len(body.data))
+        finally:
+            self._incomplete.discard(body)
+        if body.is_refused:
+            raise web.HTTPServiceUnavailable(text="too many large objects are reviewed at once: try again\n")
+
+    def _add(self, body: _IncomingBody, part: bytes) -> None:
+        """The largest body that is not complete goes if that is too much: those who stop sending keep no one out."""
+        before = body.counted()
+        body.data += part
+        self._held_bytes += body.counted() - before
+        if self._held_bytes > ALL_BODIES_BYTES_MAX:
+            largest = max(self._incomplete, key=_IncomingBody.counted)
+            self._held_bytes -= largest.counted()
+            largest.data.clear()
+            largest.is_refused = True
 
     async def _reviewed(self, path: str, body: bytes) -> bytes:
         """Have a thread compute the answer. A review that is late keeps its slot until it ends."""

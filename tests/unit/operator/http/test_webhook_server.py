@@ -17,7 +17,7 @@ from aiohttp import web
 
 from kai_sched.operator.http import webhook_server
 from kai_sched.operator.http.authority import Pair, issue
-from kai_sched.operator.http.webhook_server import REVIEWS_MAX, Review, Scrape, WebhookServer
+from kai_sched.operator.http.webhook_server import REVIEWS_MAX, SMALL_BODY_BYTES, Review, Scrape, WebhookServer
 from kai_sched.reconcile.admission.review import BODY_MAX, VALIDATE_POD_GROUP, VALIDATE_QUEUE
 
 HOST = "kai-sched-webhook.kai-scheduler.svc"
@@ -127,6 +127,59 @@ async def test_all_bodies_together_are_bounded(monkeypatch: pytest.MonkeyPatch) 
         statuses = sorted([(await one)[0] for one in asked])
         assert statuses in ([200, 200, 503, 503], [200, 503, 503, 503])
         assert (await ask(server, first, b"x" * 1_000_000))[0] == 200, "what was held is free again"
+
+
+async def begin(server: WebhookServer, trusted: Pair, size: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Send so many bytes of a body that is longer, and stop."""
+    tls = ssl.create_default_context(cadata=trusted.authorities.decode())
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=tls, server_hostname=HOST)
+    writer.write(f"POST {VALIDATE_QUEUE} HTTP/1.1\r\nHost: x\r\nContent-Length: {size + 1}\r\n\r\n".encode())
+    writer.write(b"x" * size)
+    await writer.drain()
+    return reader, writer
+
+
+async def come_in(server: WebhookServer, total: int) -> None:
+    """Wait until bodies of so many bytes are held."""
+    async with asyncio.timeout(10.0):
+        while server._held_bytes < total:  # noqa: ASYNC110 - tells nobody
+            await asyncio.sleep(0.01)
+
+
+async def test_whoever_holds_large_bodies_back_keeps_no_review_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any pod may begin reviews and not end them."""
+    monkeypatch.setattr(webhook_server, "ALL_BODIES_BYTES_MAX", 2_000_000)
+    first = pair()
+    async with serving(first, answer_s=30.0) as server:
+        held = [await begin(server, first, size) for size in (600_000, 800_000, 600_000)]
+        await come_in(server, 2_000_000)
+        assert (await ask(server, first, b"x" * 2_000))[0] == 200
+        assert (await ask(server, first, b"x" * 300_000))[0] == 200
+        for _, writer in held:
+            writer.write(b"x")
+        statuses = [(await asyncio.wait_for(reader.readline(), 5.0)).split()[1] for reader, _ in held]
+        assert statuses == [b"200", b"503", b"200"], "the largest one had to go"
+        for _, writer in held:
+            writer.close()
+
+
+async def test_small_bodies_are_reviewed_however_many_large_ones_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook_server, "ALL_BODIES_BYTES_MAX", 1_000_000)
+    first, go_on = pair(), threading.Event()
+
+    def held(path: str, body: bytes) -> bytes:
+        if len(body) == 999_000:
+            go_on.wait(10.0)
+        return echo(path, body)
+
+    async with serving(first, held) as server:
+        under_review = asyncio.create_task(ask(server, first, b"x" * 999_000))
+        await come_in(server, 999_000)
+        assert (await ask(server, first, b"x" * SMALL_BODY_BYTES))[0] == 200
+        assert (await ask(server, first, b"x" * (SMALL_BODY_BYTES + 1)))[0] == 503
+        go_on.set()
+        assert (await under_review)[0] == 200
+        assert server._held_bytes == 0
 
 
 @pytest.mark.alone
