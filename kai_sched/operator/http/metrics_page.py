@@ -17,6 +17,8 @@ PATH = "/metrics"
 READER = "kai-scheduler-metrics-reader"  # the ClusterRole for Prometheus
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MADE_AT_ONCE = 2  # each takes a thread, and memory for as long as a slow reader takes it
+# Others are refused at once: connections that wait are kept, and without a bound would leave no room for probes.
+ASKED_AT_ONCE = 8
 
 
 class MetricsPage:
@@ -42,15 +44,22 @@ class MetricsPage:
         self._observe = observe
         self._protected = protected
         self._slots = asyncio.Semaphore(MADE_AT_ONCE)
+        self._asked = 0
         self.access: PathAccess | None = None
 
     async def answer(self, request: web.Request) -> web.Response:
         """The metrics of now, or why the sender does not get them."""
         if self._protected and (refused := await self._refused(bearer(request))) is not None:
             return refused
-        async with self._slots:
-            self._observe()
-            body = await asyncio.to_thread(self._metrics.render)
+        if self._asked >= ASKED_AT_ONCE:
+            return web.Response(status=503, text="too many ask for the metrics at once: try again\n")
+        self._asked += 1
+        try:
+            async with self._slots:
+                self._observe()
+                body = await asyncio.to_thread(self._metrics.render)
+        finally:
+            self._asked -= 1
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def _refused(self, token: str) -> web.Response | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import aiohttp
@@ -72,3 +74,39 @@ async def test_without_the_flag_no_token_is_asked_for() -> None:
     async with served(None, protected=False) as session, session.get("/metrics") as answer:
         assert answer.status == 200
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+
+
+async def test_those_who_ask_all_the_time_leave_room_for_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long metrics take, no more connections wait for them than the port has."""
+    most = metrics_page.ASKED_AT_ONCE + 2
+    monkeypatch.setattr("kai_sched.operator.http.pages.CONNECTIONS_MAX", most)
+    go_on = threading.Event()
+
+    class SlowMetrics(Metrics):
+        def render(self) -> bytes:
+            go_on.wait(10.0)
+            return b""
+
+    busy = Pages(SlowMetrics(), lambda: (True, "us"))
+    await busy.listen("127.0.0.1:0")
+    url = f"http://127.0.0.1:{busy.port}"
+    connector = aiohttp.TCPConnector(limit=0)
+    try:
+        async with aiohttp.ClientSession(connector=connector) as many, aiohttp.ClientSession() as kubelet:
+
+            async def ask() -> int:
+                async with many.get(f"{url}/metrics") as answer:
+                    return answer.status
+
+            asked = [asyncio.create_task(ask()) for _ in range(most)]
+            with suppress(TimeoutError):
+                async with asyncio.timeout(2.0):
+                    while sum(one.done() for one in asked) < 2:  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+            async with kubelet.get(f"{url}/healthz") as answer:
+                assert answer.status == 200
+            go_on.set()
+            assert sorted(await asyncio.gather(*asked)) == [200] * metrics_page.ASKED_AT_ONCE + [503] * 2
+    finally:
+        go_on.set()
+        await busy.stop()
