@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import resource
 import signal
 import socket
 import sys
 import time
 import uuid
 from collections.abc import Awaitable
+from contextlib import suppress
 from pathlib import Path
 
 from kai_sched import __version__
@@ -56,6 +58,7 @@ async def run(options: RunOptions) -> int:
     ExceptionGroup
         If both.
     """
+    _allow_open_files()
     pod_name = os.environ.get("POD_NAME") or socket.gethostname()
     rng = random.Random()
     metrics = Metrics(options.metrics_namespace, version=__version__)
@@ -104,6 +107,13 @@ async def run(options: RunOptions) -> int:
         watch.cancel()
         await pages.stop()
         await api.close()
+
+
+def _allow_open_files() -> None:
+    """As many as the process may have: connections of others must not leave too few for those to the API server."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # not every system takes what it said
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _schedule(base: Base) -> int:
