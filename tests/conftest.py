@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,3 +45,11 @@ def pytest_configure() -> None:
         raise pytest.UsageError(
             f"{CONFORMANCE_DIR} names {folder!r}, where no fairshare.jsonl is: correct the path, or unset the variable"
         )
+
+
+@pytest.fixture(autouse=True)
+def recursion_limit() -> Iterator[None]:
+    """Each test begins with Python's own limit; whatever connects to an API server raises that of the process."""
+    before = sys.getrecursionlimit()
+    yield
+    sys.setrecursionlimit(before)
