@@ -58,7 +58,7 @@ async def run(options: RunOptions) -> int:
     ExceptionGroup
         If both.
     """
-    _allow_open_files()
+    _set_up_process()
     pod_name = os.environ.get("POD_NAME") or socket.gethostname()
     rng = random.Random()
     metrics = Metrics(options.metrics_namespace, version=__version__)
@@ -86,8 +86,6 @@ async def run(options: RunOptions) -> int:
     pages.metrics_page.access = PathAccess(AccessReviews(api), metrics_page.PATH, time.monotonic)
     watch = asyncio.create_task(pages.watch(), name="readiness")
     try:
-        # The threads share an interpreter: a request must not wait long for the thread that decides.
-        sys.setswitchinterval(0.002)
         settings = LiveSettings(options.config, options.shard)
         webhooks = WebhookService(options, api, settings, pages)
         if options.webhook_address:
@@ -109,8 +107,10 @@ async def run(options: RunOptions) -> int:
         await api.close()
 
 
-def _allow_open_files() -> None:
-    """As many as the process may have: connections of others must not leave too few for those to the API server."""
+def _set_up_process() -> None:
+    """Threads share an interpreter: a request must not wait long for the thread that decides. And as many files as may
+    be are open: connections of others must not leave too few for those to the API server."""
+    sys.setswitchinterval(0.002)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # not every system takes what it said
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
