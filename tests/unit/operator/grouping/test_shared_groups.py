@@ -71,6 +71,19 @@ async def test_a_pod_that_leaves_after_its_owner_is_not_told_of_a_pod_of_another
     assert played.events == []
 
 
+async def test_a_change_is_seen_while_only_pods_of_another_owner_wait(played: Played) -> None:
+    """The one that decides about the group has pods on nodes alone, and it is what is asked."""
+    a, b = await two_jobs(played)
+    played.owned(a, "a-1")
+    await settle(played)
+    played.owned(b, "b-1", node="n1")
+    await settle(played)
+    group = f"{GROUPS}/{NAME}"
+    assert played.api.objects[group]["spec"]["minMember"] == 1
+    played.api.put(workload("top", **{"kai.scheduler/batch-min-member": "3"}))
+    await until(lambda: played.api.objects[group]["spec"]["minMember"] == 3)
+
+
 @pytest.mark.parametrize("gone", ["a-1", "b-0"])
 async def test_a_size_that_changes_as_pods_of_either_owner_go_is_followed(played: Played, gone: str) -> None:
     a, _ = await two_jobs(played)
