@@ -13,7 +13,10 @@ import msgspec
 MESSAGE_MAX = 300
 NOT_LEADER = "NotLeader"  # the reason of a write that the guard refused
 INVALID = "Invalid"  # the reason, and the status, of a request that no API server could accept: it is not sent
+NOT_FOUND = 404
+CONFLICT = 409
 INVALID_STATUS = 422
+TOO_MANY = 429
 
 # The message of the API server if RBAC, or another authorizer, has no rule for us. Quotas and admission policies also
 # refuse with 403, but because of the object: no right would change that.

@@ -22,7 +22,7 @@ from kai_sched.api import core, names
 from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.delivery import Delivery, Workers, deliver
-from kai_sched.cluster.failure import read
+from kai_sched.cluster.failure import CONFLICT, NOT_FOUND, read
 from kai_sched.cluster.paths import pod_path
 from kai_sched.cluster.retry import BINDS
 from kai_sched.cluster.work_queue import FifoQueue
@@ -38,8 +38,6 @@ WORKERS = 32
 OBSOLETE = "Obsolete"
 FAULT = "InternalError"
 NO_VERSIONS: Mapping[str, str] = {}
-CONFLICT = 409
-NOT_FOUND = 404
 BOUND: Literal["bound"] = "bound"
 _decode_pod = msgspec.json.Decoder(core.WirePod).decode
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kai_sched.cluster.failure import NOT_LEADER
-from kai_sched.cluster.pod_binder import NOT_FOUND, OBSOLETE, BindFailure
+from kai_sched.cluster.failure import NOT_FOUND, NOT_LEADER
+from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
 from kai_sched.cluster.time_slice import TimeSlice
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Pod, Shape

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from kai_sched.cluster.failure import NOT_LEADER, ApiFailure
-from kai_sched.cluster.pod_binder import FAULT, NOT_FOUND, OBSOLETE, BindFailure
+from kai_sched.cluster.failure import NOT_FOUND, NOT_LEADER, ApiFailure
+from kai_sched.cluster.pod_binder import FAULT, OBSOLETE, BindFailure
 from kai_sched.plan.effects import Bind
 from kai_sched.telemetry.unexpected import FAULTS
 

@@ -13,6 +13,7 @@ import structlog
 
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.delivery import Workers
+from kai_sched.cluster.failure import CONFLICT, NOT_FOUND, TOO_MANY
 from kai_sched.cluster.group_requests import create_group, get_group, mark_pod, replace_group
 from kai_sched.cluster.retry import GROUP_MEMBERS, POD_GROUPS, RetryAction
 from kai_sched.model.read.kinds import POD, POD_GROUP
@@ -23,7 +24,6 @@ from kai_sched.operator.intake.event_sink import EventSink
 
 WORKERS = 32
 _DELAY_AFTER_CONFLICT_S = 0.05
-NOT_FOUND, CONFLICT, TOO_MANY = 404, 409, 429
 
 log = structlog.get_logger("grouping")
 
