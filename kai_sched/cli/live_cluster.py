@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.client import Api, ApiFailure, allow_deep_objects
 from kai_sched.cluster.cluster_reader import Cleaning, ClusterReader, Manifest, ReadObjects
 from kai_sched.cluster.login import Login, LoginFailure
 from kai_sched.cluster.paths import objects_path
@@ -117,6 +117,7 @@ def _clean_listed(manifest: Manifest) -> Manifest | None:
 
 
 async def _read(login: Login, namespace: str, config: Config) -> ReadObjects:
+    allow_deep_objects()
     api = Api(login, await login.load(), CONNECTIONS)
     try:
         clean = Cleaning(listed=_clean_listed, owner=redacted)

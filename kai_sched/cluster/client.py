@@ -76,6 +76,11 @@ class _Call:
     answer_s: float | None = None  # until the answer begins, if ``timeout`` has no total
 
 
+def allow_deep_objects() -> None:
+    """Let the process read all that an API server may answer. It may recurse deeper from now on."""
+    sys.setrecursionlimit(max(RECURSION_MAX, sys.getrecursionlimit()))
+
+
 class Api:
     """One login and one session, for the event loop that connected it."""
 
@@ -88,11 +93,7 @@ class Api:
         guard: WriteGuard | None = None,
         on_failure: Callable[[str, str, int], None] | None = None,
     ) -> None:
-        """Raises LoginFailure if the certificates cannot be used. See ``connect`` for the parameters.
-
-        The process may recurse deeper from now on.
-        """
-        sys.setrecursionlimit(max(RECURSION_MAX, sys.getrecursionlimit()))
+        """Raises LoginFailure if the certificates cannot be used. See ``connect`` for the parameters."""
         self._login = login
         self._clock = clock
         self._loaded_at = clock()
@@ -123,7 +124,7 @@ class Api:
         guard: WriteGuard | None = None,
         on_failure: Callable[[str, str, int], None] | None = None,
     ) -> Self:
-        """Find the login (see Login); nothing is sent yet.
+        """Find the login (see Login); nothing is sent yet. See also ``allow_deep_objects``.
 
         Parameters
         ----------
@@ -140,6 +141,7 @@ class Api:
         ------
         LoginFailure
         """
+        allow_deep_objects()
         login = Login(kubeconfig, context, server)
         return cls(login, await login.load(), connections, guard=guard, on_failure=on_failure)
 
