@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import socket
 import ssl
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from aiohttp import web
 
@@ -57,69 +59,118 @@ class ListenFailure(OSError):
 class Listener:
     """An application that is served until ``stop``. ``port`` is the port in use."""
 
-    def __init__(self, runner: web.AppRunner, listening: asyncio.Server) -> None:
+    def __init__(self, runner: web.AppRunner, listening: asyncio.Server, connections: _Connections) -> None:
         self._runner = runner
         self._listening = listening
+        self._connections = connections
         self.port: int = listening.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """Answer the requests that have arrived, then close."""
         self._listening.close()
+        await self._connections.stop()
         await self._runner.cleanup()
 
 
-class _Refused(asyncio.Protocol):
-    """Closes a connection for which there is no room."""
+class _Accepted(asyncio.Protocol):
+    """Takes the socket of a connection that was accepted, and passes it on. Nobody else gets it before the handshake of
+    TLS has ended, and so could not close it.
+    """
+
+    def __init__(self, pass_on: Callable[[socket.socket], None]) -> None:
+        self._pass_on = pass_on
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        with suppress(OSError):  # there may be no descriptor left
+            self._pass_on(transport.get_extra_info("socket").dup())
         transport.close()
 
 
 class _Connections:
     """Creates the handler of each new connection. Closes connections that send nothing or take nothing, and, where
     there are too many, the one whose last request is the longest ago: otherwise whoever opens many and keeps them
-    would keep the kubelet out.
+    would keep the kubelet out. Those whose handshake has not ended count, too.
     """
 
-    def __init__(self, runner: web.AppRunner, first_request_s: float, most: int) -> None:
+    def __init__(self, runner: web.AppRunner, tls: ssl.SSLContext | None, first_request_s: float, most: int) -> None:
         self._runner = runner
+        self._tls = tls
         self._first_request_s = first_request_s
         self._most = most
         # How many requests each connection has sent; the one with the latest request comes last.
         self._requests: OrderedDict[web.RequestHandler, int] = OrderedDict()
-        self._young: set[web.RequestHandler] = set()  # whose first request is not due yet
         self._busy: set[web.RequestHandler] = set()  # whose request is being answered
+        self._beginning: dict[web.RequestHandler, socket.socket] = {}  # which have no transport yet
+        self._tasks: set[asyncio.Task[None]] = set()  # in which these begin
 
     def __call__(self) -> asyncio.Protocol:
+        return _Accepted(self._begin)
+
+    def _begin(self, connection: socket.socket) -> None:
         server = self._runner.server
-        if server is None or (len(server.connections) >= self._most and not self._make_room()):
-            return _Refused()
+        if server is None or (len(self._requests) >= self._most and not self._make_room()):
+            connection.close()
+            return
         handler = server()
         self._requests[handler] = 0
-        self._young.add(handler)
-        asyncio.get_running_loop().call_later(self._first_request_s, self._close_silent, handler)
-        return handler
+        self._beginning[handler] = connection
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._first_request_s, self._close_silent, handler)
+        task = loop.create_task(self._hand_over(handler, connection), name="connection")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _hand_over(self, handler: web.RequestHandler, connection: socket.socket) -> None:
+        """Have the handler serve the connection, after its handshake."""
+        timeout_s = HANDSHAKE_S if self._tls else None
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: handler, connection, ssl=self._tls, ssl_handshake_timeout=timeout_s
+            )
+        except OSError:
+            connection.close()
+        finally:
+            self._beginning.pop(handler, None)
+
+    async def stop(self) -> None:
+        """Close the connections that nothing serves yet."""
+        for handler in list(self._beginning):
+            self._close(handler)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _make_room(self) -> bool:
         """Close the connection that has been idle for the longest; False if all are being answered."""
         self._forget_closed()
+        if len(self._requests) < self._most:
+            return True
         for handler in self._requests:
-            if handler.transport is not None and handler not in self._busy:
-                _abort(handler)
+            if handler not in self._busy:
+                self._close(handler)
                 return True
         return False
 
     def _forget_closed(self) -> None:
-        closed = [each for each in self._requests if each.transport is None and each not in self._young]
-        for handler in closed:
+        for handler in [each for each in self._requests if self._is_closed(each)]:
             del self._requests[handler]
 
+    def _is_closed(self, handler: web.RequestHandler) -> bool:
+        """Whether it costs nothing any more: the request of a peer that has left may still be answered."""
+        return handler.transport is None and handler not in self._beginning and handler not in self._busy
+
     def _close_silent(self, handler: web.RequestHandler) -> None:
-        self._young.discard(handler)
-        if handler.transport is not None and not self._requests.get(handler):
+        if self._is_closed(handler):
+            self._requests.pop(handler, None)
+        elif not self._requests.get(handler):
+            self._close(handler)
+
+    def _close(self, handler: web.RequestHandler) -> None:
+        """Close the connection, which does not count any more."""
+        self._requests.pop(handler, None)
+        if (connection := self._beginning.pop(handler, None)) is not None:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)  # ends the handshake, whether it has begun or not
+        elif handler.transport is not None:
             _abort(handler)
-        if len(self._requests) > 2 * self._most:
-            self._forget_closed()
 
     @web.middleware
     async def answer(
@@ -196,7 +247,7 @@ async def listen(
         lingering_time=LINGER_S,
         read_bufsize=BUFFER_BYTES,
     )
-    connections = _Connections(runner, first_request_s, most)
+    connections = _Connections(runner, tls, first_request_s, most)
     application.middlewares.append(connections.answer)
     application.on_response_prepare.append(connections.answered)
     await runner.setup()
@@ -205,12 +256,10 @@ async def listen(
             connections,
             host,
             port,
-            ssl=tls,
-            ssl_handshake_timeout=HANDSHAKE_S if tls else None,
             reuse_address=True,
             backlog=128,
         )
     except OSError as error:
         await runner.cleanup()
         raise ListenFailure(address, error) from None
-    return Listener(runner, listening)
+    return Listener(runner, listening, connections)

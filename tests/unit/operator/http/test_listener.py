@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
+import uvloop
 from aiohttp import web
 
+from kai_sched.operator.http import webhook_server
+from kai_sched.operator.http.authority import issue
 from kai_sched.operator.http.listener import AddressError, Listener, listen, parse_address
 
 
@@ -107,6 +113,42 @@ async def test_beyond_the_bound_the_connection_that_asked_least_lately_is_closed
         await listener.stop()
 
 
+async def serve_a_crowd(is_tls: bool) -> None:
+    """Many connect at once and say nothing: few stay, and whoever has something to say is answered."""
+    most, pair = 10, issue("localhost", datetime.now(UTC), b"")
+    ours = theirs = None
+    if is_tls:
+        ours = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        webhook_server._load(ours, pair)
+        theirs = ssl.create_default_context(cadata=pair.authorities.decode())
+    listener = await listen(greeting(), "127.0.0.1:0", ours, most=most)
+    crowd: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+    try:
+        for _ in range(4):
+            crowd += await asyncio.gather(*(connected(listener) for _ in range(20)))
+        async with asyncio.timeout(5.0):
+            while sum(not reader.at_eof() and not reader.exception() for reader, _ in crowd) > most:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        name = "localhost" if is_tls else None
+        talker = await asyncio.open_connection("127.0.0.1", listener.port, ssl=theirs, server_hostname=name)
+        crowd.append(talker)
+        talker[1].write(GET)
+        assert (await asyncio.wait_for(talker[0].readuntil(b"hello"), 5.0)).startswith(b"HTTP/1.1 200")
+    finally:
+        for _, writer in crowd:
+            writer.close()
+        await listener.stop()
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_connections_count_before_their_handshake(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop], is_tls: bool
+) -> None:
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(serve_a_crowd(is_tls))
+
+
 async def test_connections_that_are_being_answered_are_kept() -> None:
     go_on = asyncio.Event()
 
@@ -128,6 +170,38 @@ async def test_connections_that_are_being_answered_are_kept() -> None:
         to_kept.close()
         to_refused.close()
     finally:
+        await listener.stop()
+
+
+async def test_who_asks_and_leaves_counts_until_the_answer_is_there() -> None:
+    """What is computed for those who have left is bounded, too."""
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: web.Request) -> web.Response:
+        asked.set()
+        await go_on.wait()
+        return web.Response(text="done")
+
+    application = greeting()
+    application.add_routes([web.get("/wait", wait)])
+    listener = await listen(application, "127.0.0.1:0", most=1)
+    try:
+        _, to_leaving = await connected(listener)
+        to_leaving.write(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asked.wait()
+        to_leaving.close()
+        await asyncio.sleep(0.05)
+        refused, to_refused = await connected(listener)
+        assert await asyncio.wait_for(refused.read(), 5.0) == b""
+        go_on.set()
+        await asyncio.sleep(0.05)
+        taken, to_taken = await connected(listener)
+        to_taken.write(GET)
+        assert (await taken.readuntil(b"hello")).startswith(b"HTTP/1.1 200")
+        to_refused.close()
+        to_taken.close()
+    finally:
+        go_on.set()
         await listener.stop()
 
 
