@@ -88,8 +88,6 @@ async def run(options: RunOptions) -> int:
     try:
         settings = LiveSettings(options.config, options.shard)
         webhooks = WebhookService(options, api, settings, pages)
-        if options.webhook_address:
-            pages.readiness.webhooks["webhooks"] = webhooks.problem
         await webhooks.start()
         ending = asyncio.Event()
         on_signals(ending)

@@ -28,8 +28,8 @@ REVIEWS_MAX = 32  # under way, or waiting for a thread
 THREADS = 2
 ANSWER_S = 4.5  # from the first byte of the body to the answer; the API server waits 5 s (timeoutSeconds)
 
-# Returns the answer to the path and the body of an AdmissionReview. Raises ValueError for a body that is none. Several
-# threads call it.
+# Returns the answer to the path and the body of an AdmissionReview. Raises ValueError for a body that is none, and
+# HTTPException where there is no answer. Several threads call it.
 Review = Callable[[str, bytes], bytes]
 Scrape = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

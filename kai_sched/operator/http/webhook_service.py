@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 import structlog
+from aiohttp import web
 
 from kai_sched.cluster.client import Api
 from kai_sched.operator.http.authority import Pair, end
@@ -21,7 +22,9 @@ from kai_sched.operator.http.pages import Pages
 from kai_sched.operator.http.webhook_server import WebhookServer
 from kai_sched.operator.intake.live_settings import LiveSettings
 from kai_sched.operator.options import RunOptions
-from kai_sched.reconcile.admission.review import review
+from kai_sched.reconcile.admission.review import MUTATE_POD, VALIDATE_POD, review
+
+BY_SETTINGS = frozenset({MUTATE_POD, VALIDATE_POD})  # whose answers depend on what kai-config says
 
 log = structlog.get_logger("webhooks")
 
@@ -31,8 +34,8 @@ class WebhookService:
 
     Attributes
     ----------
-    problem, certificate_problem
-        Checks of readiness: what keeps reviews from being answered, and what is wrong with the certificate.
+    certificate_problem
+        A check of readiness: what is wrong with the certificate.
     """
 
     def __init__(self, options: RunOptions, api: Api, settings: LiveSettings, pages: Pages) -> None:
@@ -40,6 +43,7 @@ class WebhookService:
         self._delay_s = options.shutdown_delay_s if options.webhook_address else 0.0
         self._settings = settings
         self._metrics = pages.metrics
+        self._readiness = pages.readiness
         self._rng = random.Random()  # only for the threads that review
         self._server = WebhookServer(
             self._review, scrape=pages.metrics_page.answer if options.authenticated_metrics else None
@@ -48,13 +52,13 @@ class WebhookService:
             api, options.namespace, lambda: datetime.now(UTC), self._use, self._scheduler_name
         )
         self._tasks: list[asyncio.Task[None]] = []
-        self.problem = self._server.problem
         self.certificate_problem = self._certificate.problem
 
     async def start(self) -> None:
-        """Serve from now on. Raises AddressError, OSError."""
+        """Serve from now on; readiness says what keeps reviews from being answered. Raises AddressError, OSError."""
         if not self._address:
             return
+        self._readiness.webhooks |= {"webhooks": self._server.problem, "settings": self._settings_problem}
         await self._server.start(self._address)
         self._tasks = [asyncio.create_task(self._certificate.run(), name="certificate")]
         for watch in self._certificate.watches(random.Random()):
@@ -77,6 +81,10 @@ class WebhookService:
         self._tasks = []
         await self._server.stop()
 
+    def _settings_problem(self) -> str:
+        """Pods cannot be reviewed before the settings are read."""
+        return "" if self._settings.fixed else "the settings are not read yet"
+
     def _use(self, pair: Pair) -> None:
         self._server.use(pair)
         self._metrics.observe_certificate(end(pair).timestamp())
@@ -85,5 +93,7 @@ class WebhookService:
         return self._settings.config.scheduler_name if self._settings.fixed else ""
 
     def _review(self, path: str, body: bytes) -> bytes:
+        if path in BY_SETTINGS and (problem := self._settings_problem()):
+            raise web.HTTPServiceUnavailable(text=f"{problem}: try again\n")
         suffix = "".join(self._rng.choices(string.ascii_lowercase + string.digits, k=7))
         return review(path, body, self._settings.admission, suffix)
