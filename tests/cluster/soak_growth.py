@@ -55,11 +55,15 @@ def median(samples: Samples, from_s: float, to_s: float) -> float:
 
 
 def memory_figures(samples: Samples, whole_s: float) -> list[Figure]:
-    """Resident memory in millions of bytes, early and late."""
+    """Resident memory in millions of bytes: of each minute, early and late."""
     early, late = windows(whole_s)
     first, last = mean(samples, *early), mean(samples, *late)
     named = _names(whole_s)
     return [
+        *(
+            Figure(f"RSS, after {minute} minutes", mean(samples, 60 * minute - 10, 60 * minute), "MB")
+            for minute in range(1, int(whole_s / 60) + 1)
+        ),
         Figure(f"RSS, {named[0]}", first, "MB"),
         Figure(f"RSS, {named[1]}", last, "MB"),
         Figure("RSS, growth between", _percent(first, last), "%", GROWTH_MAX),
