@@ -100,10 +100,6 @@ class ClaimWrite(Delivery[int]):
         is_same = found.metadata is not None and found.metadata.uid == uid
         return is_same and found.spec is not None and bool(found.spec.node_name)
 
-    async def give_up(self, reason: str, failure: ApiFailure | None) -> int:
-        """Raises the failure."""
-        raise failure or ValueError(reason)
-
 
 def allocated_devices(allocation: Mapping[str, Any]) -> set[tuple[str, ...]]:
     """Request, driver, pool and name of each device of an allocation."""

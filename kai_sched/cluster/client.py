@@ -323,19 +323,24 @@ class Api:
                 response.release()
                 response = await self._send(call)
         if response.status >= 300:
-            try:
-                after, phrase = response.headers.get("Retry-After", ""), response.reason or ""
-                body = await response.read()
-                failure = refused(call.verb, call.path, response.status, phrase, after, body, note)
-            finally:
-                response.release()
-            if call.needs_right and failure.is_missing_right:
-                self._refused[_right(call)] = (failure.message, self._clock())
-            self._report(call, failure.status)
-            raise failure
+            # Without a name: a frame that names what it raises would stay until a full garbage collection finds it.
+            raise await self._refusal(call, response, note)
         if self._refused:
             self._refused.pop(_right(call), None)
         return response
+
+    async def _refusal(self, call: _Call, response: aiohttp.ClientResponse, note: str) -> ApiFailure:
+        """Return the failure that the answer tells, and release the answer."""
+        try:
+            after, phrase = response.headers.get("Retry-After", ""), response.reason or ""
+            body = await response.read()
+        finally:
+            response.release()
+        failure = refused(call.verb, call.path, response.status, phrase, after, body, note)
+        if call.needs_right and failure.is_missing_right:
+            self._refused[_right(call)] = (failure.message, self._clock())
+        self._report(call, failure.status)
+        return failure
 
     def _failed(self, call: _Call, wrong: Exception) -> ApiFailure:
         """Return the failure for an exception below HTTP, or in the libraries that speak it."""

@@ -38,9 +38,16 @@ class Delivery(ABC, Generic[Outcome]):
         """Read the object after a failed attempt that may have been carried out; return None to send it again."""
         raise NotImplementedError(f"the retry policy of this write never inspects: {failure}")
 
-    @abstractmethod
     async def give_up(self, reason: str, failure: ApiFailure | None) -> Outcome:
-        """Return the outcome of a write that is not sent again; ``failure`` is None for one that became obsolete."""
+        """Return the outcome of a write that is not sent again; ``failure`` is None for one that became obsolete.
+
+        Raises the failure where nothing else is said.
+        """
+        try:
+            raise failure or ValueError(reason)
+        finally:
+            # A frame that names what it raises would stay until a full garbage collection finds it.
+            del failure
 
 
 async def deliver(write: Delivery[Outcome], policy: RetryPolicy, rng: random.Random) -> Outcome:
@@ -52,16 +59,16 @@ async def deliver(write: Delivery[Outcome], policy: RetryPolicy, rng: random.Ran
             return await write.give_up(reason, None)
         try:
             return await write.send()
-        except ApiFailure as error:
-            failure = error
-        action = policy.action(failure)
-        if action is RetryAction.INSPECT:
-            outcome = await write.inspect(failure)
-            if outcome is not None:
-                return outcome
-        if action is RetryAction.GIVE_UP or attempt >= policy.attempts:
-            return await write.give_up(str(failure), failure)
-        await asyncio.sleep(policy.backoff.wait_s(attempt, rng, failure.retry_after_s))
+        except ApiFailure as failure:
+            action = policy.action(failure)
+            if action is RetryAction.INSPECT:
+                outcome = await write.inspect(failure)
+                if outcome is not None:
+                    return outcome
+            if action is RetryAction.GIVE_UP or attempt >= policy.attempts:
+                return await write.give_up(str(failure), failure)
+            wait_s = policy.backoff.wait_s(attempt, rng, failure.retry_after_s)
+        await asyncio.sleep(wait_s)
 
 
 class ItemQueue(Protocol[Item]):

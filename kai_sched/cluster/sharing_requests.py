@@ -166,9 +166,6 @@ class _Steps(Delivery[bytes]):
             del self._left[0]
         return answer
 
-    async def give_up(self, reason: str, failure: ApiFailure | None) -> bytes:
-        raise failure or ValueError(reason)
-
     async def _request(self, method: str, path: Path, body: Manifest) -> bytes:
         content_type = MERGE if method == "PATCH" else "application/json"
         try:

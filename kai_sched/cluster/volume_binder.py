@@ -236,9 +236,6 @@ class _VolumeRequest(Delivery[bool]):
         await self._api.request("PATCH", path, body=msgspec.json.encode(patch), content_type=MERGE)
         return True
 
-    async def give_up(self, reason: str, failure: ApiFailure | None) -> bool:
-        raise failure or ValueError(reason)
-
     def _claim_volume(self, write: ClaimVolume) -> tuple[Path, dict[str, Any]]:
         claim = write.claim
         reference = {

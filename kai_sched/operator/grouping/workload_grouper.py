@@ -176,7 +176,7 @@ class WorkloadGrouper:
                 self._groups.decided(source, pod, None if found is None else found[1])
                 self._reporter.grouped(pod, found)
             except GroupingError as error:
-                failed[key] = error
+                failed[key] = error.with_traceback(None)  # which has this frame
             except ApiFailure as failure:
                 unknown = failure  # pods that name another owner with the same uid need not wait for this one
             except Exception as error:
