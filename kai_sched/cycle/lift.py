@@ -306,25 +306,17 @@ def _needed(lowered: Lowered, j: int) -> int:
 
 
 def _queues(lowered: Lowered, solution: Solution) -> tuple[QueueState, ...]:
-    rows = lowered.queues.queues
-    columns = [column.tolist() for column in solution.queues]
+    rows, table = lowered.queues.queues, lowered.snapshot.queues
+    amounts = list(zip(*(map(tuple, column.tolist()) for column in solution.queues), strict=True))
+    child, first = table.child.tolist(), table.child_ptr.tolist()
     found: list[QueueState] = []
-    stack = [(q, 0) for q in reversed(_children(lowered, len(rows)))]
+    stack = [(q, 0) for q in reversed(child[first[len(rows)] : first[len(rows) + 1]])]
     while stack:
         q, depth = stack.pop()
-        quota, limit, fair, allocated, fixed, requested = (tuple(column[q]) for column in columns)
         queue = rows[q]
-        found.append(
-            QueueState(queue.name, queue.parent, depth, queue.priority, quota, limit, fair, allocated, fixed, requested)
-        )
-        stack.extend((child, depth + 1) for child in reversed(_children(lowered, q)))
+        found.append(QueueState(queue.name, queue.parent, depth, queue.priority, *amounts[q]))
+        stack.extend((below, depth + 1) for below in reversed(child[first[q] : first[q + 1]]))
     return tuple(found)
-
-
-def _children(lowered: Lowered, q: int) -> list[int]:
-    table = lowered.snapshot.queues
-    children: list[int] = table.child[table.child_ptr[q] : table.child_ptr[q + 1]].tolist()
-    return children
 
 
 def _count_claimed(book: DeviceBook, solution: Solution, idle: Floats, releasing: Floats) -> None:

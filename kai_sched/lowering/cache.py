@@ -103,6 +103,7 @@ class Cache:
         self.bindings: dict[str, BindRequest] = {}  # what the original has yet to bind, by pod
         self.held_shapes: dict[tuple[int, int], Shape] = {}
         self.columns: dict[object, Any] = {}  # of the nodes as they are; cleared when one changes
+        self.queues: Any = None  # what the table of queues was made of, and the table
         self.has_claims = False  # whether some pod has had claims for devices, or asked for devices of a class
         self._devices: Any = None  # of slices; made anew when one changes of what they depend on
         self._quick: dict[int, tuple[Shape, KnownShape]] = {}  # by id; the shape is held, so that no other gets its id
@@ -254,21 +255,21 @@ class Cache:
         self.groups.put(groups, by_age(groups), self._group_cells(groups, config, False))
 
     def _group_cells(self, by_key: Mapping[str, PodGroup], config: Config, bare: bool) -> Longs:
-        """(groups, cells) the cells of groups; ``bare``: each stands for a bare pod."""
+        """(cells, groups) the cells of groups; ``bare``: each stands for a bare pod."""
         groups, pool = list(by_key.values()), pool_of_conditions({}, config)
-        cells = np.empty((len(groups), len(GroupCell)), np.int64)
-        cells[:, GroupCell.ID] = self.group_ids.rows(by_key)
-        cells[:, GroupCell.QUEUE] = self.queue_names.rows([group.queue for group in groups])
-        cells[:, GroupCell.PRIORITY_CLASS] = self.priority_classes.rows([group.priority_class for group in groups])
-        cells[:, GroupCell.PREEMPTIBLE] = [NULL if group.preemptible is None else group.preemptible for group in groups]
-        cells[:, GroupCell.LAYOUT] = [self._layout_of(group) for group in groups]
-        cells[:, GroupCell.BARE] = bare
+        cells = np.empty((len(GroupCell), len(groups)), np.int64)
+        cells[GroupCell.ID] = self.group_ids.rows(by_key)
+        cells[GroupCell.QUEUE] = self.queue_names.rows([group.queue for group in groups])
+        cells[GroupCell.PRIORITY_CLASS] = self.priority_classes.rows([group.priority_class for group in groups])
+        cells[GroupCell.PREEMPTIBLE] = [NULL if group.preemptible is None else group.preemptible for group in groups]
+        cells[GroupCell.LAYOUT] = [self._layout_of(group) for group in groups]
+        cells[GroupCell.BARE] = bare
         # Most groups have no times: skipping the calls makes reading a whole cluster faster.
-        cells[:, GroupCell.LAST_START] = [moment(each.last_start_ns) if each.last_start_ns else 0 for each in groups]
-        cells[:, GroupCell.STALE_SINCE] = [moment(each.stale_since_ns) if each.stale_since_ns else 0 for each in groups]
-        cells[:, GroupCell.MAY_EVICT_AT] = [may_evict_at(group) if group.preemption_delay_s else 0 for group in groups]
-        cells[:, GroupCell.GRACE] = [UNSET if (s := each.staleness_grace_s) is None else grace(s) for each in groups]
-        cells[:, GroupCell.GIVEN_UP] = [group.given_up_in == pool for group in groups]
+        cells[GroupCell.LAST_START] = [moment(each.last_start_ns) if each.last_start_ns else 0 for each in groups]
+        cells[GroupCell.STALE_SINCE] = [moment(each.stale_since_ns) if each.stale_since_ns else 0 for each in groups]
+        cells[GroupCell.MAY_EVICT_AT] = [may_evict_at(group) if group.preemption_delay_s else 0 for group in groups]
+        cells[GroupCell.GRACE] = [UNSET if (s := each.staleness_grace_s) is None else grace(s) for each in groups]
+        cells[GroupCell.GIVEN_UP] = [group.given_up_in == pool for group in groups]
         return cells
 
     def _layout_of(self, group: PodGroup) -> int:
@@ -319,26 +320,26 @@ class Cache:
         self.groups.remove([bare_pod_group_key(key) for key in were_bare])
 
     def _pod_cells(self, group_keys: list[str], pods: list[Pod], reserves: list[bool], config: Config) -> Longs:
-        """(pods, cells) the cells of pods, in groups with these keys ("": none); ``reserves``: reservation pods."""
-        cells = np.empty((len(pods), len(PodCell)), np.int64)
-        cells[:, PodCell.GROUP] = self.group_ids.rows_or_null(group_keys)
-        cells[:, PodCell.SUB_GROUP] = self.sub_groups.rows([pod.sub_group or "default" for pod in pods])
-        cells[:, PodCell.NODE] = self.node_names.rows_or_null([pod.node for pod in pods])
+        """(cells, pods) the cells of pods, in groups with these keys ("": none); ``reserves``: reservation pods."""
+        cells = np.empty((len(PodCell), len(pods)), np.int64)
+        cells[PodCell.GROUP] = self.group_ids.rows_or_null(group_keys)
+        cells[PodCell.SUB_GROUP] = self.sub_groups.rows([pod.sub_group or "default" for pod in pods])
+        cells[PodCell.NODE] = self.node_names.rows_or_null([pod.node for pod in pods])
         requests = [self.binding(pod) for pod in pods] if self.bindings else [None] * len(pods)
-        cells[:, PodCell.BINDING] = self.node_names.rows_or_null([each.node if each else "" for each in requests])
-        cells[:, PodCell.NOMINATED] = self.node_names.rows_or_null([pod.nominated_node for pod in pods])
-        cells[:, PodCell.PHASE] = [pod.phase for pod in pods]
-        cells[:, PodCell.DELETED] = [moment(pod.deleted_ns) if pod.deleted_ns else 0 for pod in pods]
-        cells[:, PodCell.GATED] = [bool(pod.gates) for pod in pods]
-        cells[:, PodCell.FOREIGN] = [
+        cells[PodCell.BINDING] = self.node_names.rows_or_null([each.node if each else "" for each in requests])
+        cells[PodCell.NOMINATED] = self.node_names.rows_or_null([pod.nominated_node for pod in pods])
+        cells[PodCell.PHASE] = [pod.phase for pod in pods]
+        cells[PodCell.DELETED] = [moment(pod.deleted_ns) if pod.deleted_ns else 0 for pod in pods]
+        cells[PodCell.GATED] = [bool(pod.gates) for pod in pods]
+        cells[PodCell.FOREIGN] = [
             pod.scheduler != config.scheduler_name and not held and not is_scaling(pod, config)
             for pod, held in zip(pods, reserves, strict=True)
         ]
-        cells[:, PodCell.KUBEFLOW : PodCell.LABEL_SET] = task_order(pods, config)
-        cells[:, PodCell.NOT_CONSOLIDATED :] = np.transpose(exemptions(pods, config))
+        cells[PodCell.KUBEFLOW : PodCell.LABEL_SET] = task_order(pods, config)
+        cells[PodCell.NOT_CONSOLIDATED :] = exemptions(pods, config)
         label_sets = [self.terms.label_set(pod) for pod in pods] if self.terms.terms else [NULL] * len(pods)
-        cells[:, PodCell.LABEL_SET] = label_sets
-        cells[:, PodCell.CLASS] = [
+        cells[PodCell.LABEL_SET] = label_sets
+        cells[PodCell.CLASS] = [
             self._class_of(self._known(pod.shape), held, label_set)
             for pod, held, label_set in zip(pods, reserves, label_sets, strict=True)
         ]
@@ -382,7 +383,7 @@ class Cache:
     def _match_again(self, label_sets: set[int]) -> None:
         """Classify the pods with these label sets again: other terms match them now."""
         if label_sets:
-            column = self.pods.cells[:, PodCell.LABEL_SET]
+            column = self.pods.cells[PodCell.LABEL_SET]
             for row in np.flatnonzero(np.isin(column, np.fromiter(label_sets, np.int64))).tolist():
                 if self.pods.objects[row] is not None:
                     self._classify(row, int(column[row]))
@@ -391,9 +392,9 @@ class Cache:
         """Number the label sets of all pods: the first inter-pod term makes labels matter."""
         for row in self.pods.row_of.values():
             label_set = self.terms.label_set(self.pods.objects[row])
-            self.pods.cells[row, PodCell.LABEL_SET] = label_set
+            self.pods.cells[PodCell.LABEL_SET, row] = label_set
             self._classify(row, label_set)
 
     def _classify(self, row: int, label_set: int) -> None:
-        before = self.classes[self.pods.cells[row, PodCell.CLASS]]
-        self.pods.cells[row, PodCell.CLASS] = self._class_of(before.known, before.reserves, label_set)
+        before = self.classes[self.pods.cells[PodCell.CLASS, row]]
+        self.pods.cells[PodCell.CLASS, row] = self._class_of(before.known, before.reserves, label_set)

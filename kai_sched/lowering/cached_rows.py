@@ -20,6 +20,7 @@ from kai_sched.model.claims.objects import DeviceClass, DeviceTaintRule, Resourc
 from kai_sched.model.objects import Node, Pod, PodGroup, StorageClass
 from kai_sched.model.storage import NodeVolumes, StorageCapacity, StorageDriver
 from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.sorting import in_order
 
 # Kinds from which devices are made, and what ``Cache.columns`` has under ``STORAGE``.
 OF_DEVICES = frozenset({ResourceSlice, DeviceClass, DeviceTaintRule, Node})
@@ -106,7 +107,8 @@ class RowTable:
     row_of
         The row by key of the object.
     cells
-        (capacity, n_columns) the matrix; rows that are in use are those in ``row_of``.
+        (n_columns, capacity) the matrix, column by column: a cycle reads few columns of all rows. Rows that are in use
+        are those in ``row_of``.
     objects
         (capacity,) the object of each row; None where the row is free.
 
@@ -118,7 +120,7 @@ class RowTable:
 
     def __init__(self, n_columns: int) -> None:
         self.row_of: dict[str, int] = {}
-        self.cells: npt.NDArray[np.int64] = np.zeros((64, n_columns), np.int64)
+        self.cells: npt.NDArray[np.int64] = np.zeros((n_columns, 64), np.int64)
         self.objects: npt.NDArray[np.object_] = np.empty(64, object)
         self._keys: list[Any] = []
         self._free: list[int] = []
@@ -133,13 +135,13 @@ class RowTable:
     def put(self, objects: Mapping[str, Any], sort_keys: Sequence[Any], cells: npt.NDArray[np.int64]) -> None:
         """Add or replace objects, by key. An object keeps its row; a new object gets a free row.
 
-        ``sort_keys`` and ``cells``, (len(objects), n_columns), are in the order of the objects.
+        ``sort_keys`` and ``cells``, (n_columns, len(objects)), are in the order of the objects.
         """
         if not objects:
             return
         rows = self._claim_all(objects, sort_keys)
         self._reserve(len(self._keys))
-        self.cells[rows] = cells
+        self.cells[:, rows] = cells
         items = np.empty(len(rows), object)
         items[:] = list(objects.values())
         self.objects[rows] = items
@@ -182,12 +184,13 @@ class RowTable:
         self._came -= gone
 
     def _reserve(self, size: int) -> None:
-        if size > len(self.cells):
-            room = max(size, 2 * len(self.cells))
-            cells = np.zeros((room, self.cells.shape[1]), np.int64)
-            cells[: len(self.cells)] = self.cells
+        n_columns, before = self.cells.shape
+        if size > before:
+            room = max(size, 2 * before)
+            cells = np.zeros((n_columns, room), np.int64)
+            cells[:, :before] = self.cells
             objects = np.empty(room, object)
-            objects[: len(self.objects)] = self.objects
+            objects[:before] = self.objects
             self.cells, self.objects = cells, objects
 
     def ordered(self) -> npt.NDArray[np.int64]:
@@ -212,13 +215,13 @@ class RowTable:
             first = np.array([self._keys[row][0] for row in rows], np.int64)
         except OverflowError:
             return np.array(sorted(rows, key=self._keys.__getitem__), np.int64)
-        order = np.argsort(first, kind="stable")
-        in_order, first = np.array(rows, np.int64)[order].tolist(), first[order]
+        order = in_order([first])
+        by_first, first = np.array(rows, np.int64)[order].tolist(), first[order]
         begins = np.flatnonzero(np.concatenate(([True], first[1:] != first[:-1], [True])))
         for begin, end in zip(begins[:-1].tolist(), begins[1:].tolist(), strict=True):
             if end > begin + 1:
-                in_order[begin:end] = sorted(in_order[begin:end], key=self._keys.__getitem__)
-        return np.array(in_order, np.int64)
+                by_first[begin:end] = sorted(by_first[begin:end], key=self._keys.__getitem__)
+        return np.array(by_first, np.int64)
 
 
 def by_age(objects: Mapping[str, Pod] | Mapping[str, PodGroup]) -> list[tuple[int, str, str]]:

@@ -75,7 +75,7 @@ def job_equivalence(
 
     Two jobs are equivalent if their traits are equal and if equal numbers of tasks of each kind wait in each of their
     sets, under equal topology constraints. The sum of scrambled numbers stands for a multiset, so the
-    order of tasks and sets does not matter.
+    order of tasks and sets does not matter. Jobs of which no task waits are not told apart: nothing is tried for them.
 
     Parameters
     ----------
@@ -95,28 +95,34 @@ def job_equivalence(
     Returns
     -------
     tuple
-        (J,) ``Jobs.equivalence`` and ``Jobs.queue_equivalence``, numbered in the order of first occurrence.
+        (J,) ``Jobs.equivalence`` and ``Jobs.queue_equivalence``, numbered in the order of first occurrence; jobs
+        of which no task waits have the last number.
     """
     chosen = np.flatnonzero(waits & (task_job != NULL))
     per_set = np.zeros(int(task_set.max(initial=NULL)) + 1, np.uint64)
     job_of_set = np.zeros(per_set.size, np.int64)
     np.add.at(per_set, task_set[chosen], _scramble(kind[chosen].astype(np.uint64) + np.uint64(1)))
     job_of_set[task_set[chosen]] = task_job[chosen]
-    per_job = np.zeros(traits.size, np.uint64)
+    per_job, waiting = np.zeros(traits.size, np.uint64), np.zeros(traits.size, bool)
+    waiting[task_job[chosen]] = True
     filled = np.flatnonzero(per_set)
     if set_kind is not None:
         per_set[filled] += set_kind[filled]
     np.add.at(per_job, job_of_set[filled], _scramble(per_set[filled]))
-    own = _scramble(per_job + _scramble(traits.astype(np.uint64)))
-    return _numbered(own), _numbered(_scramble(own + _scramble(queue.astype(np.uint64))))
+    own = _scramble(per_job[waiting] + _scramble(traits[waiting].astype(np.uint64)))
+    in_queue = _scramble(own + _scramble(queue[waiting].astype(np.uint64)))
+    return _numbered(own, waiting), _numbered(in_queue, waiting)
 
 
-def _numbered(hashes: Hashes) -> Ints:
-    """Equal numbers for equal hashes, in the order of first occurrence; of the shape of ``hashes``."""
+def _numbered(hashes: Hashes, waiting: npt.NDArray[np.bool_]) -> Ints:
+    """(J,) equal numbers for equal hashes of the ``waiting`` jobs, in the order of first occurrence, and the next
+    number for all others."""
     _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
     rank = np.empty(first.size, np.int32)
     rank[np.argsort(first, kind="stable")] = np.arange(first.size, dtype=np.int32)
-    return rank[inverse] if hashes.size else np.zeros(0, np.int32)
+    found = np.full(waiting.size, first.size, np.int32)
+    found[waiting] = rank[inverse]
+    return found
 
 
 def _scramble(values: Hashes) -> Hashes:

@@ -76,7 +76,7 @@ def _users(cache: Cache, using: Longs, claims: set[str]) -> dict[str, Pod]:
     """By exclusive claim: the oldest pod on a node that uses it, of whatever scheduler and on whatever node."""
     rows = cache.pods.ordered()
     found: dict[str, Pod] = {}
-    for row in rows[np.isin(cache.pods.cells[rows, PodCell.CLASS], using)].tolist():
+    for row in rows[np.isin(cache.pods.cells[PodCell.CLASS, rows], using)].tolist():
         pod: Pod = cache.pods.objects[row]
         if not pod.has_ended and (pod.node or cache.binding(pod) is not None):
             for key in pod.shape.claims:

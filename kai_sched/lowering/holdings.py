@@ -54,7 +54,7 @@ class Holdings:
 def find_holdings(
     cache: Cache,
     pods: npt.NDArray[np.object_],
-    cells: Longs,
+    rows: Longs,
     placed: tuple[Ints, npt.NDArray[np.int8]],
     config: Config,
     awaited: Devices,
@@ -63,14 +63,14 @@ def find_holdings(
 
     Parameters
     ----------
-    pods, cells
-        (T,) and (T, cells): the pods and their cells in the cache.
+    pods, rows
+        (T,) the pods, and their rows in the cache.
     placed
         (T,) each: the node of the task, or NULL, and its status.
     awaited
         ``SchedulingHints.awaited_devices``.
     """
-    classes = cells[:, PodCell.CLASS]
+    classes: Longs = cache.pods.cells[PodCell.CLASS, rows]
     annotated = np.fromiter((_is_annotated(each.known.shape) for each in cache.classes), bool, len(cache.classes))
     node, status = placed
     asked = np.flatnonzero((node != NULL) & (status >= Status.PIPELINED) & annotated[classes])
@@ -81,7 +81,7 @@ def find_holdings(
         for pod in (cache.pods.objects[cache.pods.row_of[key]] for key in cache.reservations)
         for group in pod.gpu_groups
     )
-    classes, groups = classes.copy(), {}
+    groups: dict[int, tuple[str, ...]] = {}
     proofs = reserved | awaited if config.proves_shares else None
     for t in asked.tolist():
         pod = pods[t]
@@ -92,22 +92,22 @@ def find_holdings(
             has, asks = len(proven or ()), cache.classes[classes[t]]
             held = held_shape(_without_terms(pod.shape, asks), has)
             shape = cache.held_shapes.setdefault((asks.known.number, has), held)
-            classes[t] = cache.class_of(shape, asks.reserves, int(cells[t, PodCell.LABEL_SET]))
+            classes[t] = cache.class_of(shape, asks.reserves, int(cache.pods.cells[PodCell.LABEL_SET, rows[t]]))
         if share and proven is not None:
             groups[t] = proven[:wanted]
     return Holdings(classes, groups, reserved)
 
 
 def with_refused_victims(
-    cache: Cache, classes: Longs, rows: Longs, cells: Longs, placed: tuple[Ints, npt.NDArray[np.int8]], keys: Set[str]
+    cache: Cache, classes: Longs, rows: Longs, placed: tuple[Ints, npt.NDArray[np.int8]], keys: Set[str]
 ) -> Longs:
     """(T,) the ``classes`` of tasks, where those on nodes have others whose pods are in ``keys``: jobs with a pod of
     an unsupported class are no victims (4.2), and all else is as it was.
 
     Parameters
     ----------
-    rows, cells
-        (T,) and (T, cells): the rows of the pods in the cache, and their cells there.
+    rows
+        (T,) the rows of the pods in the cache.
     placed
         (T,) each: the node of the task, or NULL, and its status.
     keys
@@ -122,7 +122,7 @@ def with_refused_victims(
         asks = cache.classes[classes[t]]
         stays = replace(_without_terms(asks.shape, asks), unsupported=(*asks.shape.unsupported, STAYS))
         shape = cache.held_shapes.setdefault((asks.known.number, _STAYS), stays)
-        found[t] = cache.class_of(shape, asks.reserves, int(cells[t, PodCell.LABEL_SET]))
+        found[t] = cache.class_of(shape, asks.reserves, int(cache.pods.cells[PodCell.LABEL_SET, rows[t]]))
     return found
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.cached_rows import GroupCell, Names, PodCell
+from kai_sched.lowering.distinct import distinct
 from kai_sched.lowering.limits import UNSET, grace, whole
 from kai_sched.lowering.queues import QueueRows
 from kai_sched.lowering.sub_group_tree import Layout
@@ -49,7 +50,7 @@ class JobRows:
     n_first
         (J,) for how many pods the job goes first.
     times
-        (J, 4) last start, end of the preemption delay, stale since (ns since the epoch), grace (ns; NULL: no end).
+        (4, J) last start, end of the preemption delay, stale since (ns since the epoch), grace (ns; NULL: no end).
     layout
         (J,) numbers of the cache's layouts.
     set_ptr
@@ -81,22 +82,22 @@ def lower_jobs(
         The time of the cycle, in nanoseconds since the epoch.
     """
     rows = cache.groups.ordered()
-    columns = cache.groups.cells[rows]
-    queue = take(rows_of(cache.queue_names, queues.row_of), columns[:, GroupCell.QUEUE])
-    layout = columns[:, GroupCell.LAYOUT]
+    columns = cache.groups.cells.take(rows, axis=1)
+    queue = take(rows_of(cache.queue_names, queues.row_of), columns[GroupCell.QUEUE])
+    layout = columns[GroupCell.LAYOUT]
     known = queue != NULL
     refused = np.where(known, 0, int(Verdict.NO_QUEUE)).astype(np.uint8)
     refused[known] = np.where(queues.is_leaf[queue[known]], 0, int(Verdict.QUEUE_NOT_LEAF))
-    refused[(refused == 0) & (columns[:, GroupCell.GIVEN_UP] == 1)] = int(Verdict.BACKED_OFF)
-    priority = _priorities(cluster, cache)[columns[:, GroupCell.PRIORITY_CLASS]]
-    explicit = columns[:, GroupCell.PREEMPTIBLE]
+    refused[(refused == 0) & (columns[GroupCell.GIVEN_UP] == 1)] = int(Verdict.BACKED_OFF)
+    priority = _priorities(cluster, cache)[columns[GroupCell.PRIORITY_CLASS]]
+    explicit = columns[GroupCell.PREEMPTIBLE]
     preemptible = np.where(explicit == NULL, priority < PREEMPTIBLE_BELOW, explicit == 1)
     sizes = np.array([len(each.parent) for each in cache.layouts], np.int64)
     set_ptr = np.zeros(rows.size + 1, np.int32)
     np.cumsum(sizes[layout], out=set_ptr[1:])
-    times = columns[:, GroupCell.LAST_START : GroupCell.GRACE + 1].copy()
-    times[times[:, 3] == UNSET, 3] = grace(grace_s)
-    _defer_searches(times[:, 1], cache.groups.objects[rows], hints, now_ns)
+    times = columns[GroupCell.LAST_START : GroupCell.GRACE + 1]
+    times[3, times[3] == UNSET] = grace(grace_s)
+    _defer_searches(times[1], cache, rows, hints, now_ns)
     turn, n_first = _turns(cache, rows, hints)
     return JobRows(
         rows=rows,
@@ -138,14 +139,14 @@ def _turns(cache: Cache, rows: Longs, hints: SchedulingHints) -> tuple[Flags, In
     return found, n_first
 
 
-def _defer_searches(waits_until: Longs, groups: npt.NDArray[np.object_], hints: SchedulingHints, now_ns: int) -> None:
+def _defer_searches(waits_until: Longs, cache: Cache, rows: Longs, hints: SchedulingHints, now_ns: int) -> None:
     """Mark the jobs whose search for victims is deferred with DEFERRED, in place.
 
-    ``waits_until`` (J,) is the end of each job's preemption delay; a delay that still runs is kept. ``groups`` (J,) are
-    the PodGroups.
+    ``waits_until`` (J,) is the end of each job's preemption delay; a delay that still runs is kept. ``rows`` (J,) are
+    rows of the cache's table of groups.
     """
     if hints.searched or hints.may_search:
-        rests = np.array([hints.defers_search(group.key) for group in groups], bool)
+        rests = np.array([hints.defers_search(group.key) for group in cache.groups.objects[rows]], bool)
         waits_until[rests & (waits_until <= now_ns)] = DEFERRED
 
 
@@ -159,23 +160,24 @@ def _priorities(cluster: Cluster, cache: Cache) -> Longs:
     return values
 
 
-def memberships(cache: Cache, columns: Longs, jobs: JobRows) -> tuple[Ints, Ints]:
+def memberships(cache: Cache, rows: Longs, jobs: JobRows) -> tuple[Ints, Ints]:
     """(T,) the job and (T,) the set of each pod.
 
-    Both are NULL where the pod is in no job, or names a sub-group that its PodGroup does not have. ``columns``
-    (T, cells) are cells of the pods.
+    Both are NULL where the pod is in no job, or names a sub-group that its PodGroup does not have. ``rows`` (T,)
+    are rows of the cache's table of pods.
     """
     job_of_id = np.full(len(cache.group_ids), NULL, np.int32)
-    job_of_id[cache.groups.cells[jobs.rows, GroupCell.ID]] = np.arange(jobs.rows.size, dtype=np.int32)
-    job = take(job_of_id, columns[:, PodCell.GROUP])
+    job_of_id[cache.groups.cells[GroupCell.ID, jobs.rows]] = np.arange(jobs.rows.size, dtype=np.int32)
+    job = take(job_of_id, cache.pods.cells[PodCell.GROUP, rows])
     member = np.flatnonzero(job != NULL)
     names = {row: name for name, row in cache.sub_groups.items()}
-    pairs = jobs.layout[job[member]] * len(names) + columns[member, PodCell.SUB_GROUP]
-    distinct, inverse = np.unique(pairs, return_inverse=True)
+    pairs = jobs.layout[job[member]] * len(names) + cache.pods.cells[PodCell.SUB_GROUP, rows[member]]
+    of_pod = distinct(pairs, len(cache.layouts) * len(names))
     local = np.array(
-        [_local_set(cache.layouts[pair // len(names)], names[pair % len(names)]) for pair in distinct], np.int32
+        [_local_set(cache.layouts[pair // len(names)], names[pair % len(names)]) for pair in of_pod.values.tolist()],
+        np.int32,
     )
-    found = local[inverse] if member.size else np.zeros(0, np.int32)
+    found = local[of_pod.inverse]
     sets = np.full(job.size, NULL, np.int32)
     sets[member] = np.where(found == NULL, NULL, jobs.set_ptr[job[member]] + found)
     job[sets == NULL] = NULL
@@ -239,7 +241,7 @@ def make_jobs(jobs: JobRows, task_ptr: Ints, alike: tuple[Ints, Ints], marks: tu
         What ``marks_of_jobs`` returned.
     """
     not_consolidated, background = marks
-    last_start, waits_until, stale_since, grace = (np.ascontiguousarray(column) for column in jobs.times.T)
+    last_start, waits_until, stale_since, grace = jobs.times
     equivalence, queue_equivalence = alike
     return Jobs(
         queue=jobs.queue,
@@ -261,16 +263,19 @@ def make_jobs(jobs: JobRows, task_ptr: Ints, alike: tuple[Ints, Ints], marks: tu
     )
 
 
-def marks_of_jobs(jobs: JobRows, of_task: Ints, cells: Longs) -> tuple[Flags, Flags]:
+def marks_of_jobs(cache: Cache, jobs: JobRows, of_task: Ints, rows: Longs) -> tuple[Flags, Flags]:
     """(J,) 1 for jobs of which consolidation moves no pod, and 1 for those that count as absent (6, 11.5).
 
     A job is not moved if one of its pods must not be, and in the background if all are, and it is preemptible.
-    ``of_task`` (T,) are the jobs of tasks, NULL for none, and ``cells`` (T, cells) their cells.
+    ``of_task`` (T,) are the jobs of tasks, NULL for none, and ``rows`` (T,) their rows in the cache's table of pods.
     """
+    n_jobs = jobs.queue.size
+    marks = cache.pods.cells[PodCell.NOT_CONSOLIDATED, rows], cache.pods.cells[PodCell.BACKGROUND, rows]
+    if not any(mark.any() for mark in marks):
+        return np.zeros(n_jobs, np.uint8), np.zeros(n_jobs, np.uint8)
     member = of_task != NULL
-    owner, n_jobs = of_task[member], jobs.queue.size
-    unsafe = np.bincount(owner, cells[member, PodCell.NOT_CONSOLIDATED], n_jobs)
-    absent = np.bincount(owner, cells[member, PodCell.BACKGROUND], n_jobs)
+    owner = of_task[member]
+    unsafe, absent = (np.bincount(owner, mark[member], n_jobs) for mark in marks)
     background = (absent > 0) & (absent == np.bincount(owner, minlength=n_jobs)) & (jobs.preemptible == 1)
     return (unsafe > 0).astype(np.uint8), background.astype(np.uint8)
 

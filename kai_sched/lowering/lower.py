@@ -44,7 +44,6 @@ from kai_sched.lowering.nodes import lower_nodes, node_list
 from kai_sched.lowering.numa import NumaRows, lower_numa
 from kai_sched.lowering.pod_classes import ClassRows, lower_classes
 from kai_sched.lowering.queues import QueueRows, lower_queues
-from kai_sched.lowering.sub_group_tree import Layout
 from kai_sched.lowering.topologies import TopologyRows, lower_topologies
 from kai_sched.lowering.volumes import VolumeRows
 from kai_sched.model.config import Config
@@ -52,6 +51,7 @@ from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.objects import Node, Phase
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.sorting import in_order
 from kai_sched.snapshot.tables import Ints, Jobs, Longs, Sets, Snapshot, Status, Tasks, freeze
 
 
@@ -101,7 +101,7 @@ class Lowered:
     queues: QueueRows
     nodes: list[Node]
     groups: npt.NDArray[np.object_]
-    layouts: list[Layout]
+    layouts: npt.NDArray[np.object_]
     bare: npt.NDArray[np.bool_]
     pods: npt.NDArray[np.object_]
     gpu_groups: list[str]
@@ -119,13 +119,12 @@ class Lowered:
 
 @dataclass(frozen=True, slots=True)
 class _PlacedPods:
-    """The pods that become tasks, in canonical order: their rows in the cache, cells, and where they stand.
+    """The pods that become tasks, in canonical order: their rows in the cache, and where they stand.
 
-    All but ``omitted`` are (T,), ``cells`` is (T, cells). ``omitted`` are the rows of the other pods.
+    All but ``omitted`` are (T,). ``omitted`` are the rows of the other pods.
     """
 
     rows: Longs
-    cells: Longs
     status: npt.NDArray[np.int8]
     job: Ints
     sets: Ints
@@ -140,12 +139,12 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     ``cache`` is changed in place; an exception empties it, as does another config. ``hints``: see ``SchedulingHints``.
     """
     cache.sync(cluster, config)
-    nodes, queues = node_list(cache), lower_queues(cluster.queues, config, hints.elsewhere)
+    nodes, queues = node_list(cache), _queue_rows(cluster, cache, config, hints)
     jobs = lower_jobs(cluster, cache, queues, hints, config.staleness_grace_s, moment(now_ns))
     pods = _place_pods(cache, jobs, nodes, now_ns, config, hints)
     objects, placed = cache.pods.objects[pods.rows], (pods.node, pods.status)
     claims = find_claims(cluster, cache, nodes, objects, placed, config)
-    holdings = find_holdings(cache, objects, pods.cells, placed, config, hints.awaited_devices)
+    holdings = find_holdings(cache, objects, pods.rows, placed, config, hints.awaited_devices)
     classes = lower_classes(cache, cluster, config, nodes, _columns_of(cache, pods, objects, holdings, hints), claims)
     devices = lower_devices(nodes, objects, pods.node, holdings, classes.table.shares[classes.of_task])
     legacy, groups = _with_legacy_mig(pods, classes, len(nodes)), cache.groups.objects[jobs.rows]
@@ -157,7 +156,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         queues=freeze(queues.table),
         nodes=freeze(node_table),
         devices=freeze(devices.table),
-        tasks=freeze(_tasks(pods, classes.of_task, devices)),
+        tasks=freeze(_tasks(cache, pods, classes.of_task, devices)),
         classes=freeze(classes.table),
         signatures=freeze(lower_signatures(classes.signatures, cache, nodes, taint_sets)),
         terms=freeze(classes.terms),
@@ -179,12 +178,12 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         queues=queues,
         nodes=nodes,
         groups=groups,
-        layouts=[cache.layouts[number] for number in jobs.layout],
-        bare=cache.groups.cells[jobs.rows, GroupCell.BARE] == 1,
+        layouts=_layouts(cache)[jobs.layout],
+        bare=cache.groups.cells[GroupCell.BARE, jobs.rows] == 1,
         pods=objects,
         gpu_groups=devices.groups,
         omitted_pods=cache.pods.objects[pods.omitted],
-        omitted_status=_statuses(cache.pods.cells[pods.omitted], now_ns, config),
+        omitted_status=_statuses(cache, pods.omitted, now_ns, config),
         resources=classes.resources,
         refusals=classes.refusals,
         searched=hints.searched,
@@ -194,6 +193,22 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         topologies=topologies,
         numa=numa,
     )
+
+
+def _queue_rows(cluster: Cluster, cache: Cache, config: Config, hints: SchedulingHints) -> QueueRows:
+    """The table of queues; as it was made last where they are the same."""
+    made_of = cluster.queues, hints.elsewhere
+    if cache.queues is None or cache.queues[0] != made_of:
+        cache.queues = made_of, lower_queues(cluster.queues, config, hints.elsewhere)
+    found: QueueRows = cache.queues[1]
+    return found
+
+
+def _layouts(cache: Cache) -> npt.NDArray[np.object_]:
+    """The numbered layouts of the cache."""
+    found = np.empty(len(cache.layouts), object)
+    found[:] = cache.layouts
+    return found
 
 
 def _topologies(cluster: Cluster, cache: Cache, jobs: JobRows, nodes: list[Node], config: Config) -> TopologyRows:
@@ -217,7 +232,7 @@ def _job_tables(
     set_table = make_sets(cache, jobs, pods.sets, pods.status == Status.SUCCEEDED, topologies.constraints)
     kinds = constraint_kinds(set_table) if topologies.any else None
     alike = job_equivalence(classes.kind, pods.job, pods.sets, waits, traits, jobs.queue, kinds)
-    marks = marks_of_jobs(jobs, pods.job, pods.cells)
+    marks = marks_of_jobs(cache, jobs, pods.job, pods.rows)
     return freeze(make_jobs(jobs, set_table.task_ptr, alike, marks)), freeze(set_table), topologies
 
 
@@ -244,12 +259,12 @@ def _columns_of(
 ) -> TaskColumns:
     """What classes are made from."""
     placed = (pods.node, pods.status)
-    numbers = with_refused_victims(cache, holdings.classes, pods.rows, pods.cells, placed, hints.refused_victims)
+    numbers = with_refused_victims(cache, holdings.classes, pods.rows, placed, hints.refused_victims)
     node = np.where(pods.status >= Status.PIPELINED, pods.node, np.int32(NULL))
     return TaskColumns(objects, numbers, pods.status == Status.PENDING, _movable(pods), node)
 
 
-def _tasks(pods: _PlacedPods, classes: Ints, devices: DeviceRows) -> Tasks:
+def _tasks(cache: Cache, pods: _PlacedPods, classes: Ints, devices: DeviceRows) -> Tasks:
     """The table of tasks; ``classes`` (T,) are their classes."""
     return Tasks(
         job=pods.job,
@@ -258,7 +273,7 @@ def _tasks(pods: _PlacedPods, classes: Ints, devices: DeviceRows) -> Tasks:
         node=pods.node,
         nominated=pods.nominated,
         status=pods.status,
-        foreign=pods.cells[:, PodCell.FOREIGN].astype(np.uint8),
+        foreign=cache.pods.cells[PodCell.FOREIGN, pods.rows].astype(np.uint8),
         share_ptr=devices.share_ptr,
         device=devices.device,
     )
@@ -279,60 +294,64 @@ def _place_pods(
     A pod becomes a task if it is in a job, or if it holds room on a node of the pool. A live bind request counts as the
     node of its pod, with the status Binding.
     """
-    rows = cache.pods.ordered()
-    columns = _columns(cache, rows, hints.nominated_nodes)
-    status = _statuses(columns, now_ns, config)
-    job, sets = memberships(cache, columns, jobs)
-    node_rows = rows_of(cache.node_names, {node.name: n for n, node in enumerate(nodes)})
-    node = take(node_rows, columns[:, PodCell.NODE])
-    binding = take(node_rows, columns[:, PodCell.BINDING])
+    rows, cells = cache.pods.ordered(), cache.pods.cells
+    status = _statuses(cache, rows, now_ns, config)
+    job, sets = memberships(cache, rows, jobs)
+    node, binding = (take(_node_rows(cache, nodes), cells[each, rows]) for each in (PodCell.NODE, PodCell.BINDING))
     binds = binding != NULL
     node[binds], status[binds] = binding[binds], Status.BINDING
     wanted = (job != NULL) | ((node != NULL) & (status >= Status.PIPELINED))
-    order = _task_order(columns, sets, wanted)
-    columns = columns[order]
-    nominated = take(node_rows, columns[:, PodCell.NOMINATED])
+    order = _task_order(cells, rows, sets, wanted)
+    chosen = rows[order]
+    nominated = _nominated(cache, chosen, hints.nominated_nodes)
     return _PlacedPods(
-        rows=rows[order],
-        cells=columns,
+        rows=chosen,
         status=status[order],
         job=job[order],
         sets=sets[order],
         node=node[order],
-        nominated=nominated,
+        nominated=take(_node_rows(cache, nodes), nominated),
         omitted=rows[~wanted],
     )
 
 
-def _columns(cache: Cache, rows: Longs, nominated: Mapping[str, str]) -> Longs:
-    """(T, cells) the cells of the pods in these ``rows`` (T,), as a copy.
+def _node_rows(cache: Cache, nodes: list[Node]) -> Ints:
+    """The row of each node that the cache has numbered; NULL for those that are not in the pool."""
+    found: Ints | None = cache.columns.get("rows")
+    if found is None or found.size < len(cache.node_names):
+        found = cache.columns["rows"] = rows_of(cache.node_names, {node.name: n for n, node in enumerate(nodes)})
+    return found
 
-    ``nominated`` has a node by pod (``SchedulingHints.nominated_nodes``); it replaces the nominated node of the pod.
+
+def _nominated(cache: Cache, rows: Longs, hints: Mapping[str, str]) -> Longs:
+    """(T,) the number of the nominated node of the pods in these ``rows`` (T,), or NULL.
+
+    ``hints`` has a node by pod (``SchedulingHints.nominated_nodes``); it replaces the nominated node of the pod.
     """
-    columns: Longs = cache.pods.cells[rows]
-    if nominated:
-        place = np.empty(cache.pods.cells.shape[0], np.int64)
+    found: Longs = cache.pods.cells[PodCell.NOMINATED, rows]
+    if hints:
+        place = np.full(cache.pods.objects.size, NULL, np.int64)
         place[rows] = np.arange(rows.size)
-        for key, node in nominated.items():
+        for key, node in hints.items():
             row = cache.pods.row_of.get(key)
-            if row is not None:
-                columns[place[row], PodCell.NOMINATED] = cache.node_names.row(node)
-    return columns
+            if row is not None and place[row] != NULL:
+                found[place[row]] = cache.node_names.row(node)
+    return found
 
 
-def _statuses(columns: Longs, now_ns: int, config: Config) -> npt.NDArray[np.int8]:
-    """(T,) the status of each pod, from its phase, node, deletion time and gates (semantics 0.1).
+def _statuses(cache: Cache, rows: Longs, now_ns: int, config: Config) -> npt.NDArray[np.int8]:
+    """(T,) the status of the pods in these ``rows`` (T,), from phase, node, deletion time and gates (semantics 0.1).
 
-    ``columns`` (T, cells) are cells of the pods. A running pod that has been leaving for longer than
-    ``Config.stuck_in_releasing_s`` is StuckInReleasing.
+    A running pod that has been leaving for longer than ``Config.stuck_in_releasing_s`` is StuckInReleasing.
     """
-    phase, deleted = columns[:, PodCell.PHASE], columns[:, PodCell.DELETED]
+    cells = cache.pods.cells
+    phase, deleted = cells[PodCell.PHASE, rows], cells[PodCell.DELETED, rows]
     leaving = deleted != 0
     stuck = leaving & (now_ns - deleted > duration(config.stuck_in_releasing_s))
     waiting = np.where(
-        columns[:, PodCell.NODE] != NULL,
+        cells[PodCell.NODE, rows] != NULL,
         Status.BOUND,
-        np.where(columns[:, PodCell.GATED] == 1, Status.GATED, Status.PENDING),
+        np.where(cells[PodCell.GATED, rows] == 1, Status.GATED, Status.PENDING),
     )
     running = np.where(stuck, Status.STUCK_IN_RELEASING, np.where(leaving, Status.RELEASING, Status.RUNNING))
     known = np.where(phase == Phase.SUCCEEDED, Status.SUCCEEDED, Status.UNKNOWN)
@@ -353,15 +372,15 @@ def _not_placed(status: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
     return (status < Status.PIPELINED) | (status > Status.RUNNING)
 
 
-def _task_order(columns: Longs, sets: Ints, wanted: npt.NDArray[np.bool_]) -> Longs:
-    """Indices of the wanted pods in canonical order of tasks.
+def _task_order(cells: Longs, rows: Longs, sets: Ints, wanted: npt.NDArray[np.bool_]) -> Longs:
+    """Places in ``rows`` (T,) of the wanted pods, in canonical order of tasks.
 
     The order is: set (sets are ordered by job), then the task order of the plugins; pods without a job come last.
-    ``columns`` (T, cells), ``sets`` (T,) and ``wanted`` (T,) are ordered by creation and uid. The sort is stable, so
-    that creation and uid break the remaining ties.
+    ``rows``, ``sets`` and ``wanted``, (T,) each, are ordered by creation and uid. The sort is stable, so that creation
+    and uid break the remaining ties. ``cells`` are those of the cache.
     """
     chosen = np.flatnonzero(wanted)
-    by_set = np.where(sets[chosen] == NULL, np.iinfo(np.int32).max, sets[chosen])
-    ranks = [columns[chosen, cell] for cell in (PodCell.TASK_PRIORITY, PodCell.LABELLED, PodCell.RAY, PodCell.KUBEFLOW)]
-    ranks = [rank for rank in ranks if rank.size and (rank != rank[0]).any()]
-    return chosen[np.lexsort((*ranks, by_set))]
+    by_set = np.where(sets[chosen] == NULL, sets.max(initial=0) + 1, sets[chosen])
+    in_rows = rows[chosen]
+    ranks = [cells[cell, in_rows] for cell in (PodCell.TASK_PRIORITY, PodCell.LABELLED, PodCell.RAY, PodCell.KUBEFLOW)]
+    return chosen[in_order([*ranks, by_set])]

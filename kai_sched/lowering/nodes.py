@@ -80,8 +80,10 @@ def lower_nodes(
     by_claims = np.zeros(len(nodes), bool) if gpus is None else gpus > 0.0
     if gpus is not None:
         allocatable[by_claims, resources.index(GPU)] = gpus[by_claims]
-    taint_sets: dict[tuple[Taint, ...], int] = {}
-    taints = np.array([taint_sets.setdefault(node.taints, len(taint_sets)) for node in nodes], np.int32)
+    taint_sets: dict[tuple[Taint, ...], int] = cache.columns.setdefault("taint sets", {})
+    taints = kept(
+        "taints", lambda: np.array([taint_sets.setdefault(n.taints, len(taint_sets)) for n in nodes], np.int32)
+    )
     condition = kept("condition", lambda: np.array([int(_condition(node)) for node in nodes], np.uint8))
     mig = kept("mig", lambda: np.array([int(_mig(node)) for node in nodes], np.uint8))
     devices = kept("devices", lambda: np.array([_devices(node) for node in nodes], np.float64))
@@ -97,9 +99,9 @@ def lower_nodes(
         condition=condition.copy(),
         mig=mig.copy(),
         legacy_mig=legacy.astype(np.uint8),
-        closed=np.array([node.name in closed for node in nodes], np.uint8),
+        closed=np.array([node.name in closed for node in nodes] if closed else np.zeros(len(nodes)), np.uint8),
         claims_only=(by_claims * (1 + offered)).astype(np.uint8),
-        taint_set=taints,
+        taint_set=taints.copy(),
     )
     return table, list(taint_sets)
 

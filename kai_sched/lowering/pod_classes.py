@@ -18,6 +18,7 @@ from kai_sched.lowering.claims.tables import ClaimKey, ClaimRows
 from kai_sched.lowering.class_records import PodClass, TaskColumns
 from kai_sched.lowering.constraints import NO_CLAIMS, SignatureBook
 from kai_sched.lowering.devices import device_memories, memory_prices, part_of
+from kai_sched.lowering.distinct import distinct
 from kai_sched.lowering.equivalence import equivalent_classes
 from kai_sched.lowering.exclusive_claims import ExclusiveRows, find_exclusive
 from kai_sched.lowering.host_ports import lower_ports
@@ -169,15 +170,15 @@ def _met_classes(
     """
     n_keys, n_texts = len(claims.keys), len(exclusive.texts)
     numbers = (numbers * n_keys + claims.of_task) * n_texts + exclusive.held
-    distinct, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
-    met = np.argsort(first, kind="stable")
+    of_pod = distinct(numbers, len(cache.classes) * n_keys * n_texts)
+    met = np.argsort(of_pod.first, kind="stable")
     row_of_distinct = np.empty(met.size, np.int32)
     row_of_distinct[met] = np.arange(met.size, dtype=np.int32)
-    of_task = row_of_distinct[inverse] if numbers.size else np.zeros(0, np.int32)
+    of_task = row_of_distinct[of_pod.inverse]
     found, merged = _without_old_terms(
         [
             _with_claims(cache.classes[number // n_texts // n_keys], number // n_texts % n_keys, number % n_texts)
-            for number in distinct[met].tolist()
+            for number in of_pod.values[met].tolist()
         ],
         len(cache.terms),
     )

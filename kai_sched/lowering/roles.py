@@ -138,18 +138,18 @@ def task_priority(pod: Pod) -> tuple[int, int]:
 
 
 def task_order(pods: Sequence[Pod], config: Config) -> npt.NDArray[np.int64]:
-    """(pods, 4) what orders the pods of a job (1.3), smaller first, each 0 without its plugin.
+    """(4, pods) what orders the pods of a job (1.3), smaller first, each 0 without its plugin.
 
     Kubeflow's masters before others, Ray's heads before others, and by ``task_priority``.
     """
-    order = np.zeros((len(pods), 4), np.int64)
+    order = np.zeros((4, len(pods)), np.int64)
     if "kubeflow" in config.plugins:
         roles = [pod.labels.get(names.JOB_ROLE_LABEL) for pod in pods]
-        order[:, 0] = [role not in ("master", "launcher") for role in roles]
+        order[0] = [role not in ("master", "launcher") for role in roles]
     if "ray" in config.plugins:
-        order[:, 1] = [pod.labels.get(names.RAY_NODE_TYPE_LABEL) != "head" for pod in pods]
+        order[1] = [pod.labels.get(names.RAY_NODE_TYPE_LABEL) != "head" for pod in pods]
     if "taskorder" in config.plugins:
         ranks = [task_priority(pod) for pod in pods]
-        order[:, 2] = [rank for rank, _ in ranks]
-        order[:, 3] = [-priority for _, priority in ranks]
+        order[2] = [rank for rank, _ in ranks]
+        order[3] = [-priority for _, priority in ranks]
     return order

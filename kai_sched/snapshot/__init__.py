@@ -2,5 +2,5 @@
 
 ``tables`` has the tables and what their numbers mean, ``columns`` the schema that tests hold snapshots against,
 ``claim_tables`` the tables of claims for devices, ``gpu_kinds`` the columns of GPUs, ``choices`` the settings that are
-a choice, ``verdicts`` why a node, a class of pods or a job is refused.
+a choice, ``sorting`` how rows are put in order, ``verdicts`` why a node, a class of pods or a job is refused.
 """

@@ -2,8 +2,8 @@
 
 Every repetition starts from a fresh store with all objects renamed and shuffled, nothing kept but compiled code: a
 cycle with claims starts the process that evaluates selectors. A steady shape keeps its store and cache while some
-hundred pods change, and one with a newcomer while one pod comes: *lowering* is what it costs to make the tables of the
-cycle of that pod. The median counts. A shape of many cycles runs once, as the operator would: what counts is its
+hundred pods change, and one with a newcomer while one pod comes: *lowering* is what passes of the cycle of that pod
+before its first action. The median counts. A shape of many cycles runs once, as the operator would: what counts is its
 slowest cycle (the median of them is in the JSON). Of an explained shape it is the whole explanation of one group. It
 fails where an outcome differs from the shape's, where two repetitions come to different plans, or where a warm cycle
 decides otherwise than a cold one. Each shape runs in a process of its own, so that its memory is its own. `--against
@@ -33,7 +33,6 @@ from kai_sched import Cache, Cluster, Config, CycleResult, HintTracker, Store, r
 from kai_sched.answers.trial import Trials
 from kai_sched.answers.workloads import workloads_of
 from kai_sched.cycle.world.pods import World, advance
-from kai_sched.lowering.lower import lower
 from kai_sched.model.claims.objects import ResourceClaim
 from kai_sched.model.objects import Phase, Pod, PodGroup
 from kai_sched.plan.effects import Bind, Evict, Pipeline
@@ -186,8 +185,8 @@ def repeat_steady(case: Case, config: Config) -> Runs:
 
 
 def repeat_arrivals(case: Case, config: Config) -> Runs:
-    """The cycles in which one pod comes to a settled cluster, each compared with one from scratch; and what lowering
-    takes of each."""
+    """The cycles in which one pod comes to a settled cluster, each compared with one from scratch; and what passes of
+    each before the first action."""
     assert case.newcomer is not None
     runs, prefix = Runs(), "r0x-"
     store, cache = fresh_store(case, prefix, 0), Cache()
@@ -195,11 +194,6 @@ def repeat_arrivals(case: Case, config: Config) -> Runs:
     for repetition in range(REPETITIONS + 1):
         for item in case.newcomer(prefix, repetition):
             store.put(item)
-        cluster = store.cluster()
-        gc.collect()
-        started = time.perf_counter()
-        lower(cluster, config, NOW_NS, cache)
-        lowered_s = time.perf_counter() - started
         result, seconds = measure(store, config, cache)
         again, _ = measure(store, config, None)
         if plan_of(again, prefix) != plan_of(result, prefix):
@@ -207,8 +201,8 @@ def repeat_arrivals(case: Case, config: Config) -> Runs:
         settle(store, result)
         measure(store, config, cache)
         if repetition > 0:
-            runs.add(result, lowered_s + seconds)
-            runs.lowering.append(lowered_s)
+            runs.add(result, seconds)
+            runs.lowering.append(result.open_s)
             runs.plans = {plan_of(result, prefix)}  # each of them is another pod's
     return runs
 

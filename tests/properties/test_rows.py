@@ -25,7 +25,7 @@ def test_the_order_is_that_of_the_sort_keys(steps: list[dict[str, int | None]]) 
         came = {key: f"{key} of {order}" for key, order in step.items() if order is not None}
         orders = [order for order in step.values() if order is not None]
         sort_keys = [(order if order < FAR else 2**70, key) for order, key in zip(orders, came, strict=True)]
-        table.put(came, sort_keys, np.array(orders, np.int64).reshape(-1, 1))
+        table.put(came, sort_keys, np.array([orders], np.int64))
         known |= {key: order for key, order in step.items() if order is not None}
         for key, order in step.items():
             if order is None:
@@ -35,5 +35,5 @@ def test_the_order_is_that_of_the_sort_keys(steps: list[dict[str, int | None]]) 
         expected = [f"{key} of {order}" for order, key in sorted((order, key) for key, order in known.items())]
         rows = table.ordered()
         assert table.objects[rows].tolist() == expected
-        assert table.cells[rows, 0].tolist() == sorted(known.values())
+        assert table.cells[0, rows].tolist() == sorted(known.values())
         assert len(table) == len(known)

@@ -33,7 +33,7 @@ def test_terms_count_whom_they_should(rng: random.Random, n_cycles: int, n_chang
         view = store.cluster()
         cache.sync(view, CONFIG)
         for key, row in cache.pods.row_of.items():
-            found = cache.classes[cache.pods.cells[row, PodCell.CLASS]].matches
+            found = cache.classes[cache.pods.cells[PodCell.CLASS, row]].matches
             terms = {term: number for number, term in enumerate(cache.terms.terms)}
             wanted = {terms[term] for term in every_term(view.pods) if counts(term, view.pods[key], view.namespaces)}
             known = {number for term, number in terms.items() if counts(term, view.pods[key], view.namespaces)}

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, get_type_hints
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.sorting import in_order
 from kai_sched.snapshot.tables import Floats, Longs, Snapshot
 from kai_sched.solver.allocation import constraint_depth, longest_job
 from kai_sched.solver.eviction.minimal.tables import DomainTries, MinimalTables, Supply
@@ -164,7 +165,7 @@ def make_job_orders(snapshot: Snapshot) -> tuple[JobOrder, JobOrder]:
     queue = jobs.queue[known]
     by_size, place, base = np.zeros((3, max(n_jobs, n_queues + 1)), np.int64)
     np.cumsum(np.bincount(queue, minlength=n_queues), out=base[1 : n_queues + 1])
-    by_size[: known.size] = known[np.lexsort((-np.diff(jobs.task_ptr)[known], -jobs.priority[known], queue))]
+    by_size[: known.size] = known[in_order((-np.diff(jobs.task_ptr)[known], -jobs.priority[known], queue))]
     place[by_size[: known.size]] = np.arange(known.size)
     shared = {"by_size": by_size[:n_jobs], "place": place[:n_jobs]}
     contenders, victims = (
