@@ -45,7 +45,7 @@ from kai_sched.snapshot.tables import Longs
 
 Made = TypeVar("Made")
 
-SPARE_NUMBERS = 10_000
+SPARE_NUMBERS = 1_000
 SPARE_MATCHES = 4_000_000
 
 
