@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
-from kai_sched.cluster.client import Api, ApiFailure, allow_deep_objects
+from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.cluster_reader import Cleaning, ClusterReader, Manifest, ReadObjects
 from kai_sched.cluster.login import Login, LoginFailure
+from kai_sched.cluster.nesting import allow_deep_objects
 from kai_sched.cluster.paths import objects_path
 from kai_sched.cluster.reflector import WatchSource
 from kai_sched.files.dump import DumpMetadata, dump_document, kinds_config_map_of

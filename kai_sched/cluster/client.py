@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
-import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from kai_sched.cluster.failure import NOT_LEADER as NOT_LEADER
 from kai_sched.cluster.failure import ApiFailure as ApiFailure
 from kai_sched.cluster.failure import read, refused
 from kai_sched.cluster.login import Credentials, Login, LoginFailure
+from kai_sched.cluster.nesting import allow_deep_objects
 from kai_sched.cluster.paths import VERSION, Path
 from kai_sched.cluster.request_slots import RequestSlots, request_kind
 from kai_sched.cluster.write_guard import GuardedRequest, WriteGuard, current_guard, not_leader
@@ -41,10 +41,6 @@ READ_BUFFER_BYTES = 2**18
 FEW_BYTES = 2**15
 GATHER_S = 0.01
 REFUSAL_S = 300.0  # a missing right is reported this long after it was last needed
-# How deep JSON may be nested that Go writes. Whoever creates objects chooses the depth of some fields, and what reads
-# them passes all levels by recursion, be they of use or not: with less one such object would break a whole list.
-NESTING_MAX = 10_000
-RECURSION_MAX = NESTING_MAX + 2_000
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
@@ -74,11 +70,6 @@ class _Call:
     guarded: bool
     needs_right: bool = True  # a refusal means that a right is missing that we should have
     answer_s: float | None = None  # until the answer begins, if ``timeout`` has no total
-
-
-def allow_deep_objects() -> None:
-    """Let the process read all that an API server may answer. It may recurse deeper from now on."""
-    sys.setrecursionlimit(max(RECURSION_MAX, sys.getrecursionlimit()))
 
 
 class Api:

@@ -21,7 +21,7 @@ from kai_sched.model.constraints import Taint
 from kai_sched.model.objects import Node
 from kai_sched.model.resources import GPU, mig_gpus
 from kai_sched.snapshot.gpu_kinds import BY_DEVICES, MigMode
-from kai_sched.snapshot.tables import Flags, Floats, Nodes
+from kai_sched.snapshot.tables import Flags, Floats, Ints, Nodes
 from kai_sched.snapshot.verdicts import Verdict
 
 MIG_STRATEGIES = {"single": MigMode.SINGLE, "mixed": MigMode.MIXED}
@@ -81,9 +81,7 @@ def lower_nodes(
     if gpus is not None:
         allocatable[by_claims, resources.index(GPU)] = gpus[by_claims]
     taint_sets: dict[tuple[Taint, ...], int] = cache.columns.setdefault("taint sets", {})
-    taints = kept(
-        "taints", lambda: np.array([taint_sets.setdefault(n.taints, len(taint_sets)) for n in nodes], np.int32)
-    )
+    taints = kept("taints", lambda: _numbered([node.taints for node in nodes], taint_sets))
     condition = kept("condition", lambda: np.array([int(_condition(node)) for node in nodes], np.uint8))
     mig = kept("mig", lambda: np.array([int(_mig(node)) for node in nodes], np.uint8))
     devices = kept("devices", lambda: np.array([_devices(node) for node in nodes], np.float64))
@@ -104,6 +102,11 @@ def lower_nodes(
         taint_set=taints.copy(),
     )
     return table, list(taint_sets)
+
+
+def _numbered(taints: list[tuple[Taint, ...]], numbers: dict[tuple[Taint, ...], int]) -> Ints:
+    """(N,) the number of each list of taints; a list without one gets the next number in ``numbers``."""
+    return np.array([numbers.setdefault(each, len(numbers)) for each in taints], np.int32)
 
 
 def _amounts(nodes: list[Node], resource: str) -> Floats:

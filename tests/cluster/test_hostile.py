@@ -9,7 +9,7 @@ from collections.abc import Callable
 import urllib3
 
 from kai_sched.api import names
-from kai_sched.cluster.client import RECURSION_MAX
+from kai_sched.cluster.nesting import RECURSION_MAX
 from tests.cluster import objects
 from tests.cluster.client import Object, Refused, parallel
 from tests.cluster.cluster import Cluster

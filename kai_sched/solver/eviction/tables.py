@@ -204,6 +204,7 @@ class Counts(NamedTuple):
     kinds: Longs  # rows of Kinds in use
     neighbours: Longs  # of Lists.neighbours
     chained: Longs  # 1: tasks are chained by node in this action
+    listed: Longs  # 1: the lists of contenders and victims are those of this action
     action: Longs  # the action that searches
     clock: Longs  # clock: moves with each search, that is, with each preemptor
     scenario_clock: Longs  # clock: moves with each scenario

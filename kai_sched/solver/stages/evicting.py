@@ -32,7 +32,7 @@ from kai_sched.solver.eviction.rules.runtimes import any_runtime, is_elastic, is
 from kai_sched.solver.eviction.rules.shares import is_above, is_above_share, is_short, note_scarce, stays_within_quota
 from kai_sched.solver.eviction.similar_jobs import is_easier, remember_failure
 from kai_sched.solver.eviction.tables import DEAD, Preemptor, Search
-from kai_sched.solver.eviction.victims.candidates import in_leaf, list_candidates
+from kai_sched.solver.eviction.victims.candidates import in_leaf, list_once
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.attempt import append_job, count_pending, has_next_chunk, note_next_request
 from kai_sched.solver.kernels.claims.search import has_claims, may_have_devices
@@ -79,9 +79,8 @@ def make_room(action: int, ctx: Context, tree: Tree, search: Search) -> None:
     settings, snapshot, state, decisions = ctx.settings, ctx.snapshot, ctx.state, ctx.decisions
     if not enqueue_pending_jobs(action, ctx, tree):
         return
-    search.counts.action[0] = action
-    search.counts.work[0] = 0
-    list_candidates(ctx, search)
+    counts = search.counts
+    counts.action[0], counts.work[0], counts.listed[0] = action, 0, 0
     search.failed[:] = NULL
     search.counts.runtimes[0] = any_runtime(settings, snapshot.queues)
     idle = idle_gpus(action, snapshot, state)
@@ -95,11 +94,11 @@ def make_room(action: int, ctx: Context, tree: Tree, search: Search) -> None:
         if length == 0:
             continue
         help_code = reason_not_to_search(action, p, length, idle, ctx, search)
-        # The jobs after the one that used up the budget get their turn in the next cycle (4.8), so they do not count as
-        # failed and are not remembered.
-        if help_code == OK and search.counts.work[0] > settings.search_work:
-            help_code = TOO_LONG
-        elif help_code == OK:
+        if help_code == OK:
+            list_once(ctx, search)
+            # Jobs after the one that used up the budget get their turn in the next cycle (4.8): they have not failed.
+            help_code = TOO_LONG if counts.work[0] > settings.search_work else OK
+        if help_code == OK:
             help_code = search_for_victims(action, p, length, ctx, search)
             if help_code == HELPED:
                 # The search may have placed or moved pods of other jobs, which ask for something else now.
@@ -201,6 +200,7 @@ def reason_not_to_search(action: int, p: int, length: int, idle: float, ctx: Con
     if action == PREEMPT and fixed and not keeps_quota(q, scratch.need, snapshot.queues.parent, book):
         return OVER_QUOTA
     if action == PREEMPT and settings.priority_order == 1:
+        list_once(ctx, search)
         slot = search.victims.heap
         # The list of a leaf has the lowest priority first. If that is not below the priority of ``p``, none is.
         least = search.victims.jobs.listed[slot.base[q] + slot.begin[q]] if slot.begin[q] < slot.end[q] else NULL

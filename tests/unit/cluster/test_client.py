@@ -1,19 +1,15 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
-import random
-from contextlib import aclosing, suppress
-from dataclasses import replace
+from contextlib import aclosing
 
 import pytest
 from aiohttp import web
 
-from kai_sched.cluster import client, reflector, retry
-from kai_sched.cluster.backoff import Backoff
+from kai_sched.cluster import client, reflector
 from kai_sched.cluster.client import Api, ApiFailure
-from kai_sched.cluster.delivery import Delivery, deliver
+from kai_sched.cluster.nesting import NESTING_MAX
 from tests.unit.cluster.conftest import ApiServer, Guard, status
 
 
@@ -362,7 +358,7 @@ async def test_another_server_than_the_kubeconfig_names(server: ApiServer) -> No
 
 async def test_an_object_that_is_nested_as_deep_as_can_be_breaks_no_list(server: ApiServer, api: Api) -> None:
     """Tenants choose the depth of some fields, such as the parameters of claims. Python's own limit is 1,000 levels."""
-    deep = b"[" * client.NESTING_MAX + b"]" * client.NESTING_MAX
+    deep = b"[" * NESTING_MAX + b"]" * NESTING_MAX
     page = b'{"metadata":{"continue":""},"items":[{"spec":%b},{"spec":1}]}' % deep
 
     async def answer(_: web.BaseRequest) -> web.Response:
@@ -373,32 +369,3 @@ async def test_an_object_that_is_nested_as_deep_as_can_be_breaks_no_list(server:
     assert found == [2]
     event = b'{"type":"ADDED","object":{"spec":%b}}' % deep
     assert await asyncio.to_thread(lambda: len(reflector._decode_event(event).object)) == len(deep) + len('{"spec":}')
-
-
-class Deletion(Delivery[bytes]):
-    def __init__(self, api: Api) -> None:
-        self._api = api
-
-    async def send(self) -> bytes:
-        return await self._api.request("DELETE", "/x")
-
-
-@pytest.mark.parametrize("delivered", [False, True], ids=["request", "delivery"])
-@pytest.mark.parametrize("code", [404, 409, 500])
-async def test_what_fails_is_freed_at_once(server: ApiServer, api: Api, code: int, delivered: bool) -> None:
-    """Failures are many where pods come and go. One that is in a cycle of references waits for a full collection."""
-
-    async def answer(_: web.BaseRequest) -> web.Response:
-        return status(code, "Anything", "no")
-
-    server.answer = answer
-    write, policy = Deletion(api), replace(retry.STATUSES, attempts=2, backoff=Backoff(0.0, 0.0))
-    before = [id(each) for each in gc.get_objects() if isinstance(each, ApiFailure)]
-    gc.disable()
-    try:
-        with suppress(ApiFailure):
-            await (deliver(write, policy, random.Random(0)) if delivered else write.send())
-        left = [each for each in gc.get_objects() if isinstance(each, ApiFailure) and id(each) not in before]
-    finally:
-        gc.enable()
-    assert left == []

@@ -3,8 +3,8 @@
 
 Contenders are jobs with pending tasks: in a simulation they compete for room. Victims are preemptible jobs with active
 tasks. Each leaf queue has one sorted list of either kind: contenders in job order (1.3), victims in its inverse (4.3).
-``list_candidates`` builds the lists once for each action. ``reinsert_job`` updates them after each committed search.
-A search never changes them: jobs that stand differently in one simulation are in the heaps of ``victims.leaf_order``.
+``list_candidates`` builds them once for each action that searches. ``reinsert_job`` updates them after each committed
+search. A search never changes them: jobs that stand otherwise in one are in the heaps of ``victims.leaf_order``.
 
 Cost: O(T + J log J + Q) to build, O(tasks of the job + jobs of the leaf) for each job that a search changed.
 
@@ -70,6 +70,18 @@ def list_candidates(ctx: Context, search: Search) -> None:
         sort_list(base, search.contenders.heap.end[q], ctx, search.contenders)
         mark_runs(base, search.contenders.heap.end[q], search.contenders)
         sort_list(base, search.victims.heap.end[q], ctx, search.victims)
+
+
+@inner
+def list_once(ctx: Context, search: Search) -> None:
+    """Call ``list_candidates``, unless that was done in this action (``search.counts.listed``).
+
+    To look at all jobs is most of the work of an action that helps nobody, and what they are listed by changes only
+    with what a search commits.
+    """
+    if search.counts.listed[0] == 0:
+        search.counts.listed[0] = 1
+        list_candidates(ctx, search)
 
 
 @inner
