@@ -289,6 +289,7 @@ CASES: dict[str, Case] = {
     "big-5000n": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True)),
     "big-5000n-steady": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True), steady=True),
     "arrive-5000n": Case(big_5000n, EVERY_ACTION, Outcome(), newcomer=one_more),
+    "huge-10000n": Case(huge_10000n, EVERY_ACTION, Outcome(bound=10_000, unschedulable=10_000)),
     "huge-10000n-steady": Case(
         huge_10000n, EVERY_ACTION, Outcome(bound=500, unschedulable=10_000), steady=True, churned=1000
     ),
