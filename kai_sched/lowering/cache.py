@@ -10,7 +10,7 @@ the history of the cache; they never appear in a snapshot, only what they stand 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from kai_sched.api import names
 from kai_sched.lowering.cached_rows import OF_DEVICES, OF_STORAGE, STORAGE, GroupCell, Names, PodCell, RowTable, by_age
 from kai_sched.lowering.class_records import KnownShape, PodClass
+from kai_sched.lowering.crowding import Crowding, Numbered
 from kai_sched.lowering.errors import ErrorCollector, TermWorkError
 from kai_sched.lowering.limits import UNSET, grace, may_evict_at, moment
 from kai_sched.lowering.roles import (
@@ -45,7 +46,6 @@ from kai_sched.snapshot.tables import Longs
 
 Made = TypeVar("Made")
 
-SPARE_NUMBERS = 1_000
 SPARE_MATCHES = 4_000_000
 
 
@@ -95,7 +95,7 @@ class Cache:
         self.layouts: list[Layout] = []
         self.terms = TermBook(POD_WORK_MAX)
         self._limits = TermLimits()
-        self._terms_read = 0  # terms of all objects when all were read last
+        self._crowding = Crowding()
         self._n_matches = 0  # of the terms and classes so far
         self._changed: set[int] = set()  # label sets that other terms match than those by which pods are classified
         self.reservations: set[str] = set()
@@ -154,10 +154,11 @@ class Cache:
         self.terms.namespaces = cluster.namespaces
         self._sync_bindings(cluster)
         self._sync(list(cluster.pods), list(cluster.pod_groups), list(cluster.nodes), cluster, config)
-        self._terms_read, self._n_matches = len(self.terms), 0
+        self._n_matches = 0
+        self._crowding.read(self._numbered())
 
     def _take_in(self, changes: set[Change] | None, cluster: Cluster, config: Config) -> None:
-        if changes is None or self._crowded():
+        if changes is None or self._n_matches > SPARE_MATCHES or self._crowding.is_over(self._numbered()):
             self.reset()
             self._read_all(cluster, config)
             return
@@ -180,9 +181,9 @@ class Cache:
         self._sync_pods(pods, cluster, config)
         self._store_id, self._serial, self._config = cluster.store_id, cluster.serial, config
 
-    def _crowded(self) -> bool:
-        """Whether most numbered names and shapes are no longer in use, so that a reset is cheaper than keeping them."""
-        pairs: tuple[tuple[Sized, Sized], ...] = (
+    def _numbered(self) -> tuple[Numbered, ...]:
+        """What has numbers until the next reset."""
+        return (
             (self.group_ids, self.groups),
             (self.layout_ids, self.groups),
             (self.queue_names, self.groups),
@@ -191,12 +192,10 @@ class Cache:
             (self.class_ids, self.pods),
             (self.shape_ids, self.pods),
             (self._quick, self.pods),
+            (self.terms, self.pods),
             (self.terms.label_sets, self.pods),
             (self.node_names, self.nodes),
         )
-        n_terms = 4 * (len(self.pods) + self._terms_read) + SPARE_NUMBERS
-        crowded = len(self.terms) > n_terms or self._n_matches > SPARE_MATCHES
-        return crowded or any(len(numbered) > 4 * len(live) + SPARE_NUMBERS for numbered, live in pairs)
 
     def column(self, name: object, make: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """The column of the nodes with this name: as it was made last, or made anew if a node has changed."""

@@ -29,6 +29,7 @@ from kai_sched.model.config import Config, scheduler_and_pool
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.read.kinds import VOLUME, Reader
 from kai_sched.model.store import Store
+from kai_sched.operator import free_memory
 from kai_sched.operator.base import Base, Intake
 from kai_sched.operator.cycle.health import CycleHealth
 from kai_sched.operator.cycle.loop import CycleLoop
@@ -124,6 +125,7 @@ def connect(base: Base, intake: Intake) -> Operator:
         Part("connections", partial(startup.open_connections, base.api), may_end=True),
         Part("schedule", partial(startup.run_cycles, loop), ends_on_drain=True),
         Part("cycle watch", watch.run),
+        Part("free memory", free_memory.run, may_end=True),
         Part("selectors", selectors.run, stop=selectors.stop),
         Part("binder", delivery.binder.run, drain=delivery.binder.drained),
         Part("evicter", delivery.deleter.run, drain=delivery.deleter.drained),

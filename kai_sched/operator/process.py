@@ -27,6 +27,7 @@ from kai_sched.cluster.lease import LeaderLease
 from kai_sched.cluster.login import LoginFailure
 from kai_sched.model.config import Config
 from kai_sched.model.keys import object_key
+from kai_sched.model.read.kinds import OPERATOR_CONFIG
 from kai_sched.operator.app import build_intake, connect
 from kai_sched.operator.base import Base
 from kai_sched.operator.clock import Clock
@@ -40,7 +41,7 @@ from kai_sched.operator.http.path_access import PathAccess
 from kai_sched.operator.http.snapshot_server import SnapshotServer
 from kai_sched.operator.http.webhook_service import WebhookService
 from kai_sched.operator.intake.installed_settings import write_settings
-from kai_sched.operator.intake.live_settings import LiveSettings, read_settings
+from kai_sched.operator.intake.live_settings import LiveSettings, SettingsReader
 from kai_sched.operator.lifecycle import on_signals
 from kai_sched.operator.options import RunOptions
 from kai_sched.telemetry.metrics import Metrics
@@ -149,12 +150,21 @@ async def _check_login(options: RunOptions, failure: ListenFailure) -> None:
 async def _read_settings(
     options: RunOptions, api: Api, settings: LiveSettings, pages: Pages, ending: asyncio.Event
 ) -> bool:
-    """Write those of the folder, then read all. Return False if ``ending`` was set before that was done."""
+    """Write those of the folder, then read all. Return False if ``ending`` was set before that was done.
+
+    First comes kai-config, as webhooks need nothing else: a shard that the API server refuses must keep no pod out.
+    """
     waits, rng = pages.readiness.scheduling, random.Random()
+    reader = SettingsReader(api, settings, waits, rng)
+    given = options.installed.settings
+    first = [each for each in given if each["kind"] == OPERATOR_CONFIG[1]]
+    others = [each for each in given if each not in first]
 
     async def write_and_read() -> None:
-        await write_settings(api, options.installed.settings, waits, rng)
-        await read_settings(api, settings, options.shard, waits, rng)
+        await write_settings(api, first, waits, rng)
+        await reader.read_config()
+        await write_settings(api, others, waits, rng)
+        await reader.read_shards(options.shard)
 
     reading = asyncio.create_task(write_and_read())
     signalled = asyncio.create_task(ending.wait())

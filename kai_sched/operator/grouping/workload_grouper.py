@@ -182,7 +182,10 @@ class WorkloadGrouper:
             except Exception as error:
                 failed[key] = GroupingError(f"Pod {key}", "", FAULTS.note("grouper", f"Pod {key}", error))
         if unknown is not None:
-            raise unknown
+            try:
+                raise unknown
+            finally:
+                del unknown  # a frame that names what it raises would stay until a full garbage collection
         if view.is_outdated:
             # What has changed since the answer was cached does not count yet.
             if failed:

@@ -14,6 +14,7 @@ import ssl
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from http import HTTPStatus
 
 from aiohttp import web
 
@@ -178,7 +179,9 @@ class _Connections:
     ) -> web.StreamResponse:
         """The connection has sent a request, and stays until it is answered."""
         connection = request.protocol
-        self._requests[connection] = self._requests.get(connection, 0) + 1
+        if connection not in self._requests:  # closed to make room, after its request was received
+            return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE)
+        self._requests[connection] += 1
         self._requests.move_to_end(connection)
         self._busy.add(connection)
         try:

@@ -82,8 +82,8 @@ class WebhookService:
         await self._server.stop()
 
     def _settings_problem(self) -> str:
-        """Pods cannot be reviewed before the settings are read."""
-        return "" if self._settings.fixed else "the settings are not read yet"
+        """Pods cannot be reviewed before kai-config is read."""
+        return "" if self._settings.reviews else "the settings are not read yet"
 
     def _use(self, pair: Pair) -> None:
         self._server.use(pair)

@@ -64,6 +64,8 @@ class LiveSettings:
         The settings of the webhooks.
     problems
         The mistakes in each object that is there.
+    reviews
+        Set once kai-config has been read: from then on pods can be reviewed, by ``admission``.
     fixed
         Set once objects have been read with these settings: from then on the fields in FIXED, and where
         reservation pods are, do not change.
@@ -79,7 +81,7 @@ class LiveSettings:
         self.config = replace(base, gpu_sharing=False)
         self.shards: Mapping[str, Config] = {shard: self.config}
         self.admission = self._admission = AdmissionSettings(scheduler_name=base.scheduler_name)
-        self.fixed = False
+        self.reviews = self.fixed = False
         if not shard:
             self._derive()
 
@@ -227,32 +229,47 @@ def _with_fixed(config: Config, since: Config, fields: tuple[str, ...]) -> Confi
     return replace(config, reservation=reservation, **{field: getattr(since, field) for field in fields})
 
 
-async def read_settings(
-    api: Api, settings: LiveSettings, shard: str, waits: dict[str, Callable[[], str]], rng: random.Random
-) -> None:
-    """Read the settings from the cluster, before any other object is read. Return once the API server has answered.
+class SettingsReader:
+    """Reads the settings from the cluster, before any other object is read: first kai-config, then the shards.
 
-    ``shard`` is as for ``LiveSettings``. ``waits["settings"]`` is set to a function that says what it waits for.
+    ``waits["settings"]`` is set to a function that says what it waits for.
     """
-    shards = (SHARD, "schedulingshards", shard)
-    for kind, plural, name in ((OPERATOR_CONFIG, "configs", names.CONFIG_NAME), shards):
+
+    def __init__(
+        self, api: Api, settings: LiveSettings, waits: dict[str, Callable[[], str]], rng: random.Random
+    ) -> None:
+        self._api = api
+        self._settings = settings
+        self._waits = waits
+        self._rng = rng
+
+    async def read_config(self) -> None:
+        """Return once the API server has answered."""
+        await self._read(OPERATOR_CONFIG, "configs", names.CONFIG_NAME)
+        self._settings.reviews = True
+
+    async def read_shards(self, shard: str) -> None:
+        """Return once the API server has answered; ``shard`` is as for ``LiveSettings``."""
+        await self._read(SHARD, "schedulingshards", shard)
+        self._settings.fixed = True
+
+    async def _read(self, kind: Kind, plural: str, name: str) -> None:
         failures = 0
         while True:
             found: list[bytes] = []
             try:
-                parts = api.list_pages(objects_path(kind[0], plural), only(name) if name else {})
+                parts = self._api.list_pages(objects_path(kind[0], plural), only(name) if name else {})
                 async for items, _ in parts:
                     found += map(bytes, items)
             except ApiFailure as failure:
                 if failure.status != 404:
                     log.warning("settings.unknown", object=f"{plural}/{name}", problem=str(failure))
-                    waits["settings"] = partial(str, failure)
+                    self._waits["settings"] = partial(str, failure)
                     failures += 1
-                    await asyncio.sleep(BACKOFF.wait_s(failures, rng))
+                    await asyncio.sleep(BACKOFF.wait_s(failures, self._rng))
                     continue
             if not found and name:
-                settings.observe(kind, name, None)
+                self._settings.observe(kind, name, None)
             for raw in found:
-                settings.observe(kind, read_name(raw)[1], raw)
-            break
-    settings.fixed = True
+                self._settings.observe(kind, read_name(raw)[1], raw)
+            return

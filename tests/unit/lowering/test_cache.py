@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kai_sched import Cache, Config, Store, run_cycle
-from kai_sched.lowering import cache as lowering_cache
+from kai_sched.lowering import crowding
 from kai_sched.model.constraints import PodTerm, Requirement
 from kai_sched.model.objects import GpuShare, Namespace, Node, Phase, Pod, PodGroup, Queue, Shape, Share
 
@@ -21,9 +21,13 @@ def store_with_a_node(gpus: float = 1.0) -> Store:
     return store
 
 
+def spare(numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crowding, "SPARE_NUMBERS", numbers)
+
+
 def test_numbers_of_what_is_gone_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workloads come and go for months: the cache must not remember all of them."""
-    monkeypatch.setattr(lowering_cache, "SPARE_NUMBERS", 5)
+    spare(5, monkeypatch)
     store, cache = store_with_a_node(), Cache()
     for turn in range(50):
         store.put(PodGroup("ml", f"g{turn}", queue="q", min_member=turn))
@@ -63,7 +67,7 @@ def test_nothing_is_read_again_where_nothing_changed() -> None:
 
 
 def test_names_labels_and_terms_of_what_is_gone_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lowering_cache, "SPARE_NUMBERS", 5)
+    spare(5, monkeypatch)
     store, cache = store_with_a_node(), Cache()
     for turn in range(100):
         term = PodTerm("zone", (Requirement("job", "In", (f"j{turn}",)),), ("ml",))
@@ -79,6 +83,24 @@ def test_names_labels_and_terms_of_what_is_gone_are_given_up(monkeypatch: pytest
             *(cache.terms, cache.terms.label_sets, cache.terms.matches, cache._quick, cache.places),
         )
         assert max(map(len, numbered)) <= 4 * 2 + 5 + 2
+
+
+def test_names_of_other_pools_do_not_make_it_read_everything_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool may be a small part of its cluster, whose pods are on nodes and in groups that the pool does not have."""
+    spare(5, monkeypatch)
+    store, cache, pool = store_with_a_node(), Cache(), Config(node_pool="blue")
+    store.put(Node("b", labels={pool.node_pool_label: "blue"}, allocatable={"cpu": 1000.0, "pods": 9.0}))
+    for number in range(40):
+        name = f"{number}"
+        store.put(Node(name, allocatable={"cpu": 1000.0, "pods": 9.0}))
+        store.put(PodGroup("ml", name, queue="q"))
+        store.put(Pod("ml", name, Shape((("pods", 1.0),)), group=name, node=name, phase=Phase.RUNNING))
+    run_cycle(store.cluster(), pool, 0, cache)
+    pods = cache.pods
+    for number in range(4):
+        store.put(Pod("ml", f"new-{number}", Shape((("pods", 1.0),)), group=f"{number}", scheduler="kai-scheduler"))
+        run_cycle(store.cluster(), pool, 0, cache)
+        assert cache.pods is pods
 
 
 GPUS = Shape((("gpu", 8.0), ("pods", 1.0)))

@@ -15,7 +15,7 @@ import pytest
 import structlog
 
 from kai_sched.cluster import write_queue
-from kai_sched.lowering import cache
+from kai_sched.lowering import crowding
 from kai_sched.model import store
 from kai_sched.model.read.parse_cache import SIZE_MAX, Recent
 from kai_sched.operator import cycle_trigger
@@ -55,7 +55,7 @@ async def another_round(traffic: Traffic, monkeypatch: pytest.MonkeyPatch, cache
     await traffic.come_and_go(PODS)
     await traffic.go()
     with monkeypatch.context() as now:
-        now.setattr(cache, "SPARE_NUMBERS", -sys.maxsize)  # the cache begins anew, as it does from time to time
+        now.setattr(crowding, "SPARE_NUMBERS", -sys.maxsize)  # the cache begins anew, as it does from time to time
         return await least_held(traffic, caches)
 
 

@@ -66,9 +66,12 @@ class ClaimReservations:
             for use in bind.claims:
                 uses.setdefault(use.claim, []).append((bind, use))
         outcomes = await asyncio.gather(*map(self._reserve, uses.values()), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
+        failures = [each for each in outcomes if isinstance(each, BaseException)]
+        try:
+            if failures:
+                raise failures[0]
+        finally:
+            del outcomes, failures  # a frame that names what it raises would stay until a full garbage collection
 
     def release(self, bind: Bind) -> None:
         """Take back what was reserved for a pod whose bind has failed."""

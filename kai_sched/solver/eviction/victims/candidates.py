@@ -77,7 +77,7 @@ def list_once(ctx: Context, search: Search) -> None:
     """Call ``list_candidates``, unless that was done in this action (``search.counts.listed``).
 
     To look at all jobs is most of the work of an action that helps nobody, and what they are listed by changes only
-    with what a search commits.
+    with what a search commits. So ``settle_neighbours`` marks nothing in an action that searches for no job.
     """
     if search.counts.listed[0] == 0:
         search.counts.listed[0] = 1

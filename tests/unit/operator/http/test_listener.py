@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -147,6 +148,37 @@ def test_connections_count_before_their_handshake(
 ) -> None:
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(serve_a_crowd(is_tls))
+
+
+async def serve_a_burst() -> None:
+    """Many connect and ask at once: no more of them are being answered than may be connected."""
+    most, answering, go_on = 10, list[web.Request](), asyncio.Event()
+
+    async def wait(request: web.Request) -> web.Response:
+        answering.append(request)
+        await go_on.wait()
+        return web.Response(text="done")
+
+    application = greeting()
+    application.add_routes([web.get("/wait", wait)])
+    listener = await listen(application, "127.0.0.1:0", most=most)
+    crowd = [socket.create_connection(("127.0.0.1", listener.port)) for _ in range(100)]
+    try:
+        for each in crowd:
+            each.sendall(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asyncio.sleep(0.3)
+        assert 0 < len(answering) <= most
+    finally:
+        go_on.set()
+        for each in crowd:
+            each.close()
+        await listener.stop()
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_burst_is_answered_within_the_bound(loop_factory: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(serve_a_burst())
 
 
 async def test_connections_that_are_being_answered_are_kept() -> None:

@@ -49,7 +49,7 @@ async def test_pods_are_reviewed_only_once_the_settings_are_read(path: str) -> N
             assert (status, said) == (503, "the settings are not read yet: try again\n")
         else:
             assert (status, said[:24]) == (400, "not an admission review:")
-        settings.fixed = True
+        settings.reviews = True
         assert pages.readiness.of_pod().ready
         assert (await ask(server, first, b"{}", path))[0] == 400
     finally:
