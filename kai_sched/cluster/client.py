@@ -22,7 +22,7 @@ from yarl import URL
 
 from kai_sched.cluster.failure import NOT_LEADER as NOT_LEADER
 from kai_sched.cluster.failure import ApiFailure as ApiFailure
-from kai_sched.cluster.failure import read, refused
+from kai_sched.cluster.failure import forget_frames, read, refused
 from kai_sched.cluster.login import Credentials, Login, LoginFailure
 from kai_sched.cluster.nesting import allow_deep_objects
 from kai_sched.cluster.paths import VERSION, Path
@@ -336,6 +336,7 @@ class Api:
     def _failed(self, call: _Call, wrong: Exception) -> ApiFailure:
         """Return the failure for an exception below HTTP, or in the libraries that speak it."""
         self._report(call, 0)
+        forget_frames(wrong)
         if isinstance(wrong, TimeoutError):
             return ApiFailure(call.verb, call.path, 0, "Timeout", str(wrong) or "no answer in time")
         if isinstance(wrong, aiohttp.ClientConnectorError):  # its own text has the address of an SSLContext

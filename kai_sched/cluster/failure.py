@@ -65,6 +65,14 @@ class _Status(msgspec.Struct):
 _decode_status = msgspec.json.Decoder(_Status).decode
 
 
+def forget_frames(error: BaseException) -> None:
+    """Free the frames that the exception, and those it comes from, went through: what was read from a connection that
+    was cut keeps them in a cycle of references, until a full garbage collection finds it."""
+    found: BaseException | None = error
+    while found is not None:
+        found.__traceback__, found = None, found.__cause__ or found.__context__
+
+
 def refused(verb: str, path: str, code: int, phrase: str, retry_after: str, body: bytes, note: str) -> ApiFailure:
     """Return the failure for an answer with HTTP status ``code``; ``note`` is added to its message."""
     try:

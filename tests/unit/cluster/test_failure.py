@@ -6,6 +6,7 @@ import gc
 import random
 from contextlib import suppress
 from dataclasses import replace
+from types import TracebackType
 
 import msgspec
 import pytest
@@ -38,6 +39,10 @@ def test_another_object_of_the_name_is_a_conflict(code: int, message: str, expec
     assert message in found.message
 
 
+KEPT = (ApiFailure, TracebackType)
+CUT, CLOSED = -1, -2  # the connection ends in the midst of the answer, or before it
+
+
 class Deletion(Delivery[bytes]):
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -47,21 +52,30 @@ class Deletion(Delivery[bytes]):
 
 
 @pytest.mark.parametrize("delivered", [False, True], ids=["request", "delivery"])
-@pytest.mark.parametrize("code", [404, 409, 500])
+@pytest.mark.parametrize("code", [404, 409, 500, CUT, CLOSED])
 async def test_what_fails_is_freed_at_once(server: ApiServer, api: Api, code: int, delivered: bool) -> None:
     """Failures are many where pods come and go. One that is in a cycle of references waits for a full collection."""
 
-    async def answer(_: web.BaseRequest) -> web.Response:
-        return status(code, "Anything", "no")
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        if code not in (CUT, CLOSED):
+            return status(code, "Anything", "no")
+        response = web.StreamResponse()
+        if code == CUT:
+            response.content_length = 1000
+            await response.prepare(request)
+            await response.write(b"begun")
+        assert request.transport is not None
+        request.transport.abort()
+        return response
 
     server.answer = answer
     write, policy = Deletion(api), replace(retry.STATUSES, attempts=2, backoff=Backoff(0.0, 0.0))
-    before = [id(each) for each in gc.get_objects() if isinstance(each, ApiFailure)]
+    before = [id(each) for each in gc.get_objects() if isinstance(each, KEPT)]
     gc.disable()
     try:
         with suppress(ApiFailure):
             await (deliver(write, policy, random.Random(0)) if delivered else write.send())
-        left = [each for each in gc.get_objects() if isinstance(each, ApiFailure) and id(each) not in before]
+        left = [each for each in gc.get_objects() if isinstance(each, KEPT) and id(each) not in before]
     finally:
         gc.enable()
     assert left == []
