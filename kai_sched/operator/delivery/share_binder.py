@@ -8,7 +8,7 @@ without shares go straight on, but for whole GPUs on a node where a shared devic
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kai_sched.cluster.failure import ApiFailure
@@ -129,7 +129,7 @@ class ShareBinder:
             if not pods[bind.pod].device_map:
                 return BindFailure(SHARING, f"{bind.pod}: {NO_MAP}")
         closing = sorted({bind.node for bind in group if self._has_to_wait(bind)})
-        freed = asyncio.gather(*map(self._reservations.wait_freed, closing))
+        freed = asyncio.create_task(self._wait_freed(closing), name="freed GPUs")
         try:
             uuids, failure = await self._reserve(shares, pods)
             if failure is None:
@@ -152,6 +152,9 @@ class ShareBinder:
             for bind in shares:
                 self._versions.pop(bind.uid, None)
         return failed
+
+    async def _wait_freed(self, nodes: Iterable[str]) -> None:
+        await asyncio.gather(*map(self._reservations.wait_freed, nodes))
 
     async def _reserve(
         self, shares: Sequence[Bind], pods: Mapping[str, Pod]
