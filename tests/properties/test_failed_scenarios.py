@@ -16,6 +16,7 @@ from kai_sched.cycle import run
 from kai_sched.lowering import cache as cells
 from kai_sched.lowering import constraints, jobs, lower, nodes, term_roles, terms
 from kai_sched.lowering.cached_rows import Names, RowTable
+from kai_sched.lowering.crowding import Crowding
 from kai_sched.lowering.errors import LoweringError
 from kai_sched.model import objects as o
 from kai_sched.model.constraints import PodTerm, Requirement
@@ -35,11 +36,13 @@ STAGES: tuple[tuple[Any, str], ...] = (
     (Cache, "_group_cells"),
     (Cache, "_match_again"),
     (Cache, "_match_all"),
-    (Cache, "_crowded"),
+    (Crowding, "is_over"),
+    (Crowding, "read"),
     (RowTable, "put"),
     (RowTable, "_claim"),
     (RowTable, "remove"),
     (RowTable, "ordered"),
+    (RowTable, "_lay_out"),
     (Names, "row"),
     (terms.TermBook, "learn"),
     (terms.TermBook, "label_set"),
