@@ -29,6 +29,9 @@ STORAGE = "storage"
 
 # New rows are merged into the order if there are this many times as many old rows; else sorting all is cheaper.
 MERGED = 16
+# Tables with so many rows are larger than what a CPU keeps at hand: they are read in half the time where their rows lie
+# in order.
+LAID_OUT = 10_000
 
 
 class PodCell(enum.IntEnum):
@@ -207,7 +210,9 @@ class RowTable:
                 places = [bisect_left(self._ordered, key(row), key=key) for row in came]
                 self._ordered = np.insert(self._ordered, places, came)
             else:
-                self._lay_out(self._sorted([*self._ordered.tolist(), *self._came]))
+                self._ordered, self._strewn = self._sorted([*self._ordered.tolist(), *self._came]), 0
+                if self._ordered.size >= LAID_OUT:
+                    self._lay_out(self._ordered)
             self._came = set()
         return self._ordered
 
@@ -221,7 +226,7 @@ class RowTable:
         self.cells[:, : order.size] = self.cells.take(order, axis=1)
         self.objects[: order.size] = self.objects[order]
         self.objects[order.size :] = None
-        self._ordered, self._strewn = np.arange(order.size), 0
+        self._ordered = np.arange(order.size)
 
     def _sorted(self, rows: list[int]) -> npt.NDArray[np.int64]:
         """The rows by sort key. Sorting whole numbers, and by the rest of the key where they are equal, is faster."""

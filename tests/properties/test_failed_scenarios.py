@@ -42,7 +42,6 @@ STAGES: tuple[tuple[Any, str], ...] = (
     (RowTable, "_claim"),
     (RowTable, "remove"),
     (RowTable, "ordered"),
-    (RowTable, "_lay_out"),
     (Names, "row"),
     (terms.TermBook, "learn"),
     (terms.TermBook, "label_set"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai_sched.lowering import cached_rows
 from kai_sched.lowering.cached_rows import RowTable
 
 KEYS = [f"k{number}" for number in range(60)]
@@ -16,9 +18,16 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.parametrize("laid_out", [0, cached_rows.LAID_OUT], ids=["moved", "strewn"])
 @given(STEPS)
-def test_the_order_is_that_of_the_sort_keys(steps: list[dict[str, int | None]]) -> None:
+def test_the_order_is_that_of_the_sort_keys(laid_out: int, steps: list[dict[str, int | None]]) -> None:
     """Looked at after some of the steps only, so that what came may be gone or changed before that."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cached_rows, "LAID_OUT", laid_out)
+        play(steps)
+
+
+def play(steps: list[dict[str, int | None]]) -> None:
     table, known = RowTable(1), dict[str, int]()
     for number, step in enumerate(steps):
         table.remove([key for key, order in step.items() if order is None])
