@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from pathlib import Path
 
 import pytest
 
 from kai_sched.operator import free_memory
+from tests.unit.resident import resident_bytes
 
 BLOCK_BYTES = 100_000  # below what the C library gets for itself alone from the system
 BLOCKS = 2_000
-
-
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 async def test_what_lies_between_blocks_in_use_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from kai_sched.model.read.parse_cache import SIZE_MAX, Recent
 from kai_sched.operator import cycle_trigger
 from kai_sched.operator.cycle import loop
 from kai_sched.operator.reporting import status_reporter
-from tests.unit.operator.traffic import Traffic, resident_bytes
+from tests.unit.operator.traffic import Traffic, trimmed_bytes
 
 MEGABYTE = 1e6
 PODS, ROUNDS = 300, 2
@@ -131,7 +131,7 @@ async def test_memory_stays_over_250_000_pods() -> None:
         while traffic.pods < ALL:
             await traffic.come_and_go(STEP - traffic.pods % STEP)
             await traffic.go()
-            held_mb[traffic.pods // STEP * STEP] = resident_bytes() / MEGABYTE
+            held_mb[traffic.pods // STEP * STEP] = trimmed_bytes() / MEGABYTE
             print(f"{traffic.pods} pods: {held_mb[traffic.pods // STEP * STEP]:.1f} MB, {traffic.series()} lines")
             await asyncio.sleep(0)
     assert max(mb for pods, mb in held_mb.items() if pods > SETTLED) - held_mb[SETTLED] <= GROWTH_MAX_MB, held_mb

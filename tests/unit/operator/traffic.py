@@ -13,7 +13,6 @@ import ctypes
 import gc
 import itertools
 import json
-import os
 import random
 import time
 from collections import defaultdict, deque
@@ -39,6 +38,7 @@ from kai_sched.operator.intake.sources import SOURCES
 from kai_sched.operator.options import RunOptions
 from kai_sched.telemetry.metrics import Metrics
 from tests.unit.operator.worlds import FREE, NODE
+from tests.unit.resident import resident_bytes
 
 Object = dict[str, Any]
 
@@ -313,11 +313,11 @@ class Traffic:
         ]
 
 
-def resident_bytes() -> int:
+def trimmed_bytes() -> int:
     """What this process holds, after all that is garbage has been given back."""
     gc.collect()
     _LIBC.malloc_trim(0)
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return resident_bytes()
 
 
 def _pod(batch: int, n: int) -> tuple[list[tuple[Kind, Object]], Object, bool]:

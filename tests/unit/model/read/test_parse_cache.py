@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,6 +15,7 @@ from kai_sched.model.objects import Pod
 from kai_sched.model.read.kinds import POD, Reader
 from kai_sched.model.read.parse_cache import ENTRIES_MAX, KEY_MAX, SIZE_MAX, Recent, TextPool
 from kai_sched.model.store import Store
+from tests.unit.resident import resident_bytes
 
 
 class TestRecent:
@@ -100,11 +99,6 @@ def test_pods_that_are_gone_are_forgotten() -> None:
     assert len(pods._shapes) == 0
     kept = (pods._requests._containers, *vars(pods._constraints).values())
     assert all(0 < len(memory) <= ENTRIES_MAX for memory in kept)
-
-
-def resident_bytes() -> int:
-    """What the process holds in memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.long

@@ -91,7 +91,21 @@ def greeting() -> web.Application:
     return application
 
 
+def waiting(go_on: asyncio.Event, asked: asyncio.Queue[web.Request]) -> web.Application:
+    """The same, and on /wait answers once ``go_on`` is set; ``asked`` gets each request for it."""
+
+    async def wait(request: web.Request) -> web.Response:
+        asked.put_nowait(request)
+        await go_on.wait()
+        return web.Response(text="done")
+
+    application = greeting()
+    application.add_routes([web.get("/wait", wait)])
+    return application
+
+
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+GET_WAIT = b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 async def test_beyond_the_bound_the_connection_that_asked_least_lately_is_closed() -> None:
@@ -152,22 +166,14 @@ def test_connections_count_before_their_handshake(
 
 async def serve_a_burst() -> None:
     """Many connect and ask at once: no more of them are being answered than may be connected."""
-    most, answering, go_on = 10, list[web.Request](), asyncio.Event()
-
-    async def wait(request: web.Request) -> web.Response:
-        answering.append(request)
-        await go_on.wait()
-        return web.Response(text="done")
-
-    application = greeting()
-    application.add_routes([web.get("/wait", wait)])
-    listener = await listen(application, "127.0.0.1:0", most=most)
+    most, answering, go_on = 10, asyncio.Queue[web.Request](), asyncio.Event()
+    listener = await listen(waiting(go_on, answering), "127.0.0.1:0", most=most)
     crowd = [socket.create_connection(("127.0.0.1", listener.port)) for _ in range(100)]
     try:
         for each in crowd:
-            each.sendall(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+            each.sendall(GET_WAIT)
         await asyncio.sleep(0.3)
-        assert 0 < len(answering) <= most
+        assert 0 < answering.qsize() <= most
     finally:
         go_on.set()
         for each in crowd:
@@ -183,17 +189,10 @@ def test_a_burst_is_answered_within_the_bound(loop_factory: Callable[[], asyncio
 
 async def test_connections_that_are_being_answered_are_kept() -> None:
     go_on = asyncio.Event()
-
-    async def wait(_: web.Request) -> web.Response:
-        await go_on.wait()
-        return web.Response(text="done")
-
-    application = greeting()
-    application.add_routes([web.get("/wait", wait)])
-    listener = await listen(application, "127.0.0.1:0", most=1)
+    listener = await listen(waiting(go_on, asyncio.Queue()), "127.0.0.1:0", most=1)
     try:
         kept, to_kept = await connected(listener)
-        to_kept.write(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+        to_kept.write(GET_WAIT)
         await asyncio.sleep(0.05)
         refused, to_refused = await connected(listener)
         assert await asyncio.wait_for(refused.read(), 5.0) == b""
@@ -207,20 +206,12 @@ async def test_connections_that_are_being_answered_are_kept() -> None:
 
 async def test_who_asks_and_leaves_counts_until_the_answer_is_there() -> None:
     """What is computed for those who have left is bounded, too."""
-    asked, go_on = asyncio.Event(), asyncio.Event()
-
-    async def wait(_: web.Request) -> web.Response:
-        asked.set()
-        await go_on.wait()
-        return web.Response(text="done")
-
-    application = greeting()
-    application.add_routes([web.get("/wait", wait)])
-    listener = await listen(application, "127.0.0.1:0", most=1)
+    asked, go_on = asyncio.Queue[web.Request](), asyncio.Event()
+    listener = await listen(waiting(go_on, asked), "127.0.0.1:0", most=1)
     try:
         _, to_leaving = await connected(listener)
-        to_leaving.write(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
-        await asked.wait()
+        to_leaving.write(GET_WAIT)
+        await asked.get()
         to_leaving.close()
         await asyncio.sleep(0.05)
         refused, to_refused = await connected(listener)
