@@ -69,7 +69,7 @@ def forget_frames(error: BaseException) -> None:
     """Free the frames that the exception, and those it comes from, went through: what was read from a connection that
     was cut keeps them in a cycle of references, until a full garbage collection finds it."""
     found: BaseException | None = error
-    while found is not None:
+    while found is not None and found.__traceback__ is not None:  # each has its own once
         found.__traceback__, found = None, found.__cause__ or found.__context__
 
 
