@@ -21,18 +21,9 @@ from kai_sched.lowering.cached_rows import OF_DEVICES, OF_STORAGE, STORAGE, Grou
 from kai_sched.lowering.class_records import KnownShape, PodClass
 from kai_sched.lowering.crowding import Crowding, Numbered
 from kai_sched.lowering.errors import ErrorCollector, TermWorkError
-from kai_sched.lowering.limits import UNSET, grace, may_evict_at, moment
-from kai_sched.lowering.roles import (
-    exemptions,
-    gpu_kind,
-    group_of_bare_pod,
-    has_worker_label,
-    is_bare,
-    is_reservation,
-    is_scaling,
-    placing,
-    task_order,
-)
+from kai_sched.lowering.limits import UNSET
+from kai_sched.lowering.own_cells import write_times, write_traits
+from kai_sched.lowering.roles import gpu_kind, group_of_bare_pod, has_worker_label, is_bare, is_reservation, placing
 from kai_sched.lowering.sub_group_tree import Layout, layout_key, make_layout
 from kai_sched.lowering.term_work import POD_WORK_MAX, KnownWork, TermLimits, find_limits, too_many_requirements
 from kai_sched.lowering.terms import TermBook
@@ -255,35 +246,36 @@ class Cache:
 
     def _group_cells(self, by_key: Mapping[str, PodGroup], config: Config, bare: bool) -> Longs:
         """(cells, groups) the cells of groups; ``bare``: each stands for a bare pod."""
-        groups, pool = list(by_key.values()), pool_of_conditions({}, config)
-        cells = np.empty((len(GroupCell), len(groups)), np.int64)
+        groups = list(by_key.values())
+        cells = np.zeros((len(GroupCell), len(groups)), np.int64)
         cells[GroupCell.ID] = self.group_ids.rows(by_key)
         cells[GroupCell.QUEUE] = self.queue_names.rows([group.queue for group in groups])
         cells[GroupCell.PRIORITY_CLASS] = self.priority_classes.rows([group.priority_class for group in groups])
         cells[GroupCell.PREEMPTIBLE] = [NULL if group.preemptible is None else group.preemptible for group in groups]
-        cells[GroupCell.LAYOUT] = [self._layout_of(group) for group in groups]
+        cells[GroupCell.LAYOUT] = self._layouts_of(groups)
         cells[GroupCell.BARE] = bare
-        # Most groups have no times: skipping the calls makes reading a whole cluster faster.
-        cells[GroupCell.LAST_START] = [moment(each.last_start_ns) if each.last_start_ns else 0 for each in groups]
-        cells[GroupCell.STALE_SINCE] = [moment(each.stale_since_ns) if each.stale_since_ns else 0 for each in groups]
-        cells[GroupCell.MAY_EVICT_AT] = [may_evict_at(group) if group.preemption_delay_s else 0 for group in groups]
-        cells[GroupCell.GRACE] = [UNSET if (s := each.staleness_grace_s) is None else grace(s) for each in groups]
-        cells[GroupCell.GIVEN_UP] = [group.given_up_in == pool for group in groups]
+        cells[GroupCell.GRACE] = UNSET
+        if not bare:
+            write_times(cells, groups, pool_of_conditions({}, config))
         return cells
 
-    def _layout_of(self, group: PodGroup) -> int:
-        number = self.layout_ids.row(layout_key(group))
-        if number == len(self.layouts):
-            self.layouts.append(make_layout(group))
-        return number
+    def _layouts_of(self, groups: list[PodGroup]) -> list[int]:
+        numbers = self.layout_ids.rows([layout_key(group) for group in groups])
+        if len(self.layouts) < len(self.layout_ids):
+            for number, group in zip(numbers, groups, strict=True):
+                if number == len(self.layouts):
+                    self.layouts.append(make_layout(group))
+        return numbers
 
     def _sync_pods(self, keys: list[str], cluster: Cluster, config: Config) -> None:
         pods: dict[str, Pod] = {}
-        errors = ErrorCollector()
+        errors, quick = ErrorCollector(), self._quick
         for key in keys:
             pod = cluster.pods.get(key)
-            if pod is not None and pod.phase != Phase.FAILED:
-                pods[key] = pod
+            if pod is None or pod.phase == Phase.FAILED:
+                continue
+            pods[key] = pod
+            if id(pod.shape) not in quick:
                 try:
                     self._known(pod.shape)
                 except Exception as error:
@@ -320,28 +312,22 @@ class Cache:
 
     def _pod_cells(self, group_keys: list[str], pods: list[Pod], reserves: list[bool], config: Config) -> Longs:
         """(cells, pods) the cells of pods, in groups with these keys ("": none); ``reserves``: reservation pods."""
-        cells = np.empty((len(PodCell), len(pods)), np.int64)
+        cells = np.zeros((len(PodCell), len(pods)), np.int64)
         cells[PodCell.GROUP] = self.group_ids.rows_or_null(group_keys)
         cells[PodCell.SUB_GROUP] = self.sub_groups.rows([pod.sub_group or "default" for pod in pods])
         cells[PodCell.NODE] = self.node_names.rows_or_null([pod.node for pod in pods])
-        requests = [self.binding(pod) for pod in pods] if self.bindings else [None] * len(pods)
-        cells[PodCell.BINDING] = self.node_names.rows_or_null([each.node if each else "" for each in requests])
-        cells[PodCell.NOMINATED] = self.node_names.rows_or_null([pod.nominated_node for pod in pods])
-        cells[PodCell.PHASE] = [pod.phase for pod in pods]
-        cells[PodCell.DELETED] = [moment(pod.deleted_ns) if pod.deleted_ns else 0 for pod in pods]
-        cells[PodCell.GATED] = [bool(pod.gates) for pod in pods]
-        cells[PodCell.FOREIGN] = [
-            pod.scheduler != config.scheduler_name and not held and not is_scaling(pod, config)
-            for pod, held in zip(pods, reserves, strict=True)
-        ]
-        cells[PodCell.KUBEFLOW : PodCell.LABEL_SET] = task_order(pods, config)
-        cells[PodCell.NOT_CONSOLIDATED :] = exemptions(pods, config)
+        cells[PodCell.BINDING : PodCell.NOMINATED + 1] = NULL
+        if self.bindings:
+            requests = [self.binding(pod) for pod in pods]
+            cells[PodCell.BINDING] = self.node_names.rows_or_null([each.node if each else "" for each in requests])
+        if any(nominated := [pod.nominated_node for pod in pods]):
+            cells[PodCell.NOMINATED] = self.node_names.rows_or_null(nominated)
+        write_traits(cells, pods, reserves, config)
         label_sets = [self.terms.label_set(pod) for pod in pods] if self.terms.terms else [NULL] * len(pods)
         cells[PodCell.LABEL_SET] = label_sets
-        cells[PodCell.CLASS] = [
-            self._class_of(self._known(pod.shape), held, label_set)
-            for pod, held, label_set in zip(pods, reserves, label_sets, strict=True)
-        ]
+        kinds = list(zip([id(pod.shape) for pod in pods], reserves, label_sets, strict=True))
+        classes = {kind: self._class_of(self._quick[kind[0]][1], *kind[1:]) for kind in dict.fromkeys(kinds)}
+        cells[PodCell.CLASS] = [classes[kind] for kind in kinds]
         return cells
 
     def _known(self, shape: Shape) -> KnownShape:

@@ -6,7 +6,7 @@ Pure functions of one object and the config; ``lowering.cache`` stores their res
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from kai_sched.model.resources import GPU
 from kai_sched.model.selectors import holds
 from kai_sched.snapshot.gpu_kinds import GpuKind
 
+_ORDERING_LABELS = frozenset({names.JOB_ROLE_LABEL, names.RAY_NODE_TYPE_LABEL, names.TASK_PRIORITY_LABEL})
 PREEMPTIBILITIES = {"preemptible": True, "non-preemptible": False}
 
 
@@ -82,21 +83,24 @@ def is_scaling(pod: Pod, config: Config) -> bool:
     return pod.labels.get(names.APP_LABEL) == names.SCALING_APP and pod.namespace == config.scaling.namespace
 
 
-def exemptions(pods: Sequence[Pod], config: Config) -> tuple[list[bool], list[bool]]:
-    """Whether consolidation must not move each pod (6), and whether it is a background pod (11.5)."""
-    unsafe, selector = [not pod.safe_to_consolidate for pod in pods], background_selector(config)
+def exemptions(pods: Sequence[Pod], config: Config) -> tuple[list[int], list[int]]:
+    """The places of the pods that consolidation must not move (6), and of the background pods (11.5)."""
+    unsafe = [place for place, pod in enumerate(pods) if not pod.safe_to_consolidate]
+    selector = background_selector(config)
     if selector is None:
-        return unsafe, [False] * len(pods)
+        return unsafe, []
     first, *others = selector
     if first.op == "In":
         # Asked of all pods, and true of few: a look into the labels costs a fifth of the general test.
-        absent = [pod.labels.get(first.key) in first.values for pod in pods]
+        found = [place for place, pod in enumerate(pods) if pod.labels.get(first.key) in first.values]
     else:
-        absent = [holds(first, pod.labels) for pod in pods]
-    for place in [place for place, found in enumerate(absent) if found]:
-        pod = pods[place]
-        absent[place] = pod.scheduler == config.scheduler_name and all(holds(each, pod.labels) for each in others)
-    return unsafe, absent
+        found = [place for place, pod in enumerate(pods) if holds(first, pod.labels)]
+    absent = (
+        place
+        for place in found
+        if pods[place].scheduler == config.scheduler_name and all(holds(each, pods[place].labels) for each in others)
+    )
+    return unsafe, list(absent)
 
 
 def background_selector(config: Config) -> tuple[Requirement, ...] | None:
@@ -123,12 +127,12 @@ def has_worker_label(node: Node, config: Config) -> bool:
     return config.cpu_worker_label in node.labels or config.gpu_worker_label in node.labels
 
 
-def task_priority(pod: Pod) -> tuple[int, int]:
+def task_priority(labels: Mapping[str, str]) -> tuple[int, int]:
     """The task order of the plugin taskorder (1.3): pods with a readable label, an unreadable one, none; by priority.
 
     Returns (rank, priority): the smaller rank comes first, then the larger priority.
     """
-    text = pod.labels.get(names.TASK_PRIORITY_LABEL)
+    text = labels.get(names.TASK_PRIORITY_LABEL)
     if text is None:
         return 2, 0
     try:
@@ -143,13 +147,24 @@ def task_order(pods: Sequence[Pod], config: Config) -> npt.NDArray[np.int64]:
     Kubeflow's masters before others, Ray's heads before others, and by ``task_priority``.
     """
     order = np.zeros((4, len(pods)), np.int64)
+    # That of a pod without such labels, as most are.
+    order[0], order[1] = "kubeflow" in config.plugins, "ray" in config.plugins
+    order[2] = 2 if "taskorder" in config.plugins else 0
+    named = [place for place, pod in enumerate(pods) if not _ORDERING_LABELS.isdisjoint(pod.labels)]
+    if named:
+        order[:, named] = _labelled_order([pods[place].labels for place in named], config)
+    return order
+
+
+def _labelled_order(labels: Sequence[Mapping[str, str]], config: Config) -> npt.NDArray[np.int64]:
+    """``task_order`` by the labels of each pod."""
+    order = np.zeros((4, len(labels)), np.int64)
     if "kubeflow" in config.plugins:
-        roles = [pod.labels.get(names.JOB_ROLE_LABEL) for pod in pods]
-        order[0] = [role not in ("master", "launcher") for role in roles]
+        order[0] = [each.get(names.JOB_ROLE_LABEL) not in ("master", "launcher") for each in labels]
     if "ray" in config.plugins:
-        order[1] = [pod.labels.get(names.RAY_NODE_TYPE_LABEL) != "head" for pod in pods]
+        order[1] = [each.get(names.RAY_NODE_TYPE_LABEL) != "head" for each in labels]
     if "taskorder" in config.plugins:
-        ranks = [task_priority(pod) for pod in pods]
+        ranks = [task_priority(each) for each in labels]
         order[2] = [rank for rank, _ in ranks]
         order[3] = [-priority for _, priority in ranks]
     return order

@@ -10,6 +10,7 @@ import numpy.typing as npt
 Whole = npt.NDArray[np.integer]
 
 BITS = 16
+FEW = 1_000  # rows for which one sort of whole columns is faster
 
 
 def in_order(columns: Sequence[Whole]) -> npt.NDArray[np.int64]:
@@ -18,6 +19,8 @@ def in_order(columns: Sequence[Whole]) -> npt.NDArray[np.int64]:
 
     numpy sorts numbers of 16 bits in linear time, so each column is sorted by 16 of its bits at a time.
     """
+    if columns[0].size < FEW:
+        return np.asarray(np.lexsort(columns), np.int64)
     parts = [part for column in columns for part in _parts(column)]
     return np.asarray(np.lexsort(parts) if parts else np.arange(columns[0].size), np.int64)
 
