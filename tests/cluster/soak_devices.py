@@ -21,11 +21,11 @@ Device = tuple[str, str]  # node or pool, and name
 
 @dataclass(slots=True)
 class Part:
-    """What a bound pod has of each of its shared GPUs, and since when."""
+    """What a bound pod has of each of its shared GPUs, and since when its containers have to be told."""
 
     node: str
     share: Fraction
-    since_s: float
+    since_s: float  # when it was bound, or its containers were told no more
     is_reported: bool = False  # that nothing was told
 
 
@@ -72,6 +72,9 @@ class DeviceJudge:
             self._see(pod, now_s)
         else:
             del self._told[pod]
+            # The garbage collector is faster than the watch that tells of the end of the pod.
+            if pod in self._held:
+                self._held[pod].since_s = now_s
 
     def look(self, now_s: float) -> None:
         """Which containers have not been told in time?"""

@@ -6,6 +6,7 @@ As a Service does, the address of the webhooks goes to the replicas that say the
 from __future__ import annotations
 
 import random
+import signal
 import threading
 import time
 from collections import Counter
@@ -103,7 +104,8 @@ class Replicas:
             self.faults.append(str(late))
             replica.kill()
             return
-        if code != 0:
+        # One that has not begun has nothing to put in order.
+        if code != 0 and not (code == -signal.SIGTERM and not replica.process.tail()):
             self.faults.append(f"{replica.process.name} ended with {code} after SIGTERM:\n{replica.process.tail(5)}")
 
     def revive(self, pair: list[Operator]) -> list[Operator]:

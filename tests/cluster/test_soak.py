@@ -206,6 +206,18 @@ def test_a_reservation_that_was_told_to_go_is_not_lost(told: bool) -> None:
     assert found.fault_count == told
 
 
+def test_containers_of_a_pod_that_ends_need_not_be_told() -> None:
+    """Its ConfigMap goes with it, and the watch of ConfigMaps may be faster than that of pods."""
+    found = sharing_judge("1/2")
+    found.seen("p-0", "a", "", 101.0, gpus=["g"])
+    found.devices.tell("p-0", ("GPU-0",), 102.0)
+    found.devices.tell("p-0", (), 102.0 + UNTOLD_S)
+    found.look(103.0 + UNTOLD_S)
+    assert found.faults == []
+    found.look(103.0 + 2 * UNTOLD_S)
+    assert found.fault_count == 1
+
+
 def test_claims_that_are_listed_anew_take_the_place_of_all() -> None:
     devices = Judge(NODES, 10.0, 20.0).devices
     faults: list[str] = []
