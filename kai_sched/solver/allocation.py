@@ -231,7 +231,8 @@ def make_scratch(snapshot: Snapshot) -> Scratch:
 
 def _make_zone_scratch(snapshot: Snapshot) -> ZoneScratch:
     """Return space for the zones of the node that has the most."""
-    most, n_resources = int(np.diff(snapshot.numa.ptr).max(initial=0)), snapshot.numa.free.shape[1]
+    n_zones, n_resources = snapshot.numa.free.shape
+    most = int(np.diff(snapshot.numa.ptr).max(initial=0)) if n_zones else 0
     return ZoneScratch(
         left=np.zeros(most * n_resources),
         draw=np.zeros(most * n_resources),
@@ -279,6 +280,8 @@ def _make_topology_search(snapshot: Snapshot) -> TopologySearch:
 def constraint_depth(snapshot: Snapshot) -> int:
     """Return the largest number of sets with a constraint on a path from a root to a pod set."""
     sets = snapshot.sets
+    if not snapshot.topologies.level.size and not sets.fault.any():
+        return 0
     has_constraint = (sets.topology != NULL) | (sets.fault != 0)
     if not has_constraint.any():
         return 0

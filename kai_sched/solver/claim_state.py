@@ -98,6 +98,8 @@ def claim_writes(snapshot: Snapshot) -> int:
 def booking_writes(snapshot: Snapshot) -> int:
     """Return how many writes one claim needs at the start of a cycle that has devices, whether a pod uses it or not:
     their uses now and later, and for both a mark that other nodes are concerned."""
+    if not snapshot.dra_claims.device.size:  # no claim can have one
+        return 2
     return 2 * _longest_claim(snapshot) * _writes_of_use(snapshot) + 2
 
 

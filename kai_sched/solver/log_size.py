@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Snapshot
+from kai_sched.snapshot.tables import Ints, Snapshot
 from kai_sched.solver.allocation import longest_job
 from kai_sched.solver.claim_state import booking_writes, claim_writes
 from kai_sched.solver.state import Log
@@ -25,9 +25,9 @@ def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
         # A task leaves and comes back; a victim's attempt may place tasks that were pending before.
         n_moves = 2 * snapshot.tasks.job.size + n_moves
     # What the classes of the tasks add up to: one class with many term roles must not count for every task.
-    counters = (3 if evicting else 1) * int(np.diff(snapshot.term_roles.ptr)[snapshot.tasks.cls].sum())
+    counters = (3 if evicting else 1) * _entries_of_tasks(snapshot.term_roles.ptr, snapshot)
     # A claim that waits for a volume writes its users, its volume, the node for which that is made, and the holder.
-    counters += (3 if evicting else 1) * int(np.diff(snapshot.volumes.ptr)[snapshot.tasks.cls].sum())
+    counters += (3 if evicting else 1) * _entries_of_tasks(snapshot.volumes.ptr, snapshot)
     # A share writes its device, what is held of it now and later, what is left of it, and three pod slots.
     shares = int(snapshot.classes.shares.max(initial=0))
     n_floats = n_moves * (snapshot.nodes.allocatable.shape[1] + n_charges + 5 * shares) + 1
@@ -47,6 +47,11 @@ def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
         integer_was=np.empty(n_integers, np.int64),
         size=np.zeros(2, np.int64),
     )
+
+
+def _entries_of_tasks(ptr: Ints, snapshot: Snapshot) -> int:
+    """Return how many entries all tasks have together, if those of class c are ptr[c]:ptr[c + 1]; ptr is (C + 1,)."""
+    return int(np.diff(ptr)[snapshot.tasks.cls].sum()) if ptr[-1] else 0
 
 
 def _depth(snapshot: Snapshot) -> int:

@@ -59,7 +59,7 @@ def solve(
     ctx = jit.reference(context)
     fair_share(ctx)
     feasibility(ctx)
-    search = jit.reference(make_search(snapshot)) if evicting else None
+    search = jit.reference(make_search(snapshot, settings.minimal == 1)) if evicting else None
     if search and background:
         set_aside(ctx, search)
     times = [timer()]

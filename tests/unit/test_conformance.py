@@ -24,8 +24,6 @@ from tests.oracle.fair_share import divide as divide_slowly
 
 RELATIVE = 1e-6
 SIMULATE = [sys.executable, "-m", "kai_sched.cli.main", "simulate", "--output", "json"]
-# Large gangs with sets in sets and topology constraints, of which other pods run in the end than in v0.17.0.
-NOT_YET = ["nested-0001.json", "nested-0023.json", "nested-0028.json"]
 Division = dict[str, Any]
 
 
@@ -67,13 +65,12 @@ def check_division(division: Division) -> None:
 
 
 def check_scenarios(folder: Path) -> None:
-    """The check that comes with the data is content with every scenario but those that are named here."""
+    """The check that comes with the data is content with every scenario."""
     check = [sys.executable, str(folder / "check.py"), "--cmd", shlex.join(SIMULATE), "--failures", "99"]
     run = subprocess.run([*check, str(folder)], capture_output=True, text=True, check=False)
-    failed = sorted(Path(line).name for line in run.stdout.splitlines() if line.startswith("FAIL "))
-    assert failed == NOT_YET, run.stdout + run.stderr
     held, total = re.findall(r"^all: (\d+) of (\d+) scenarios hold", run.stdout, re.MULTILINE)[0]
-    assert int(total) - int(held) == len(NOT_YET)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert int(held) == int(total) > 0
 
 
 FOLDER = os.environ.get(CONFORMANCE_DIR)

@@ -36,12 +36,14 @@ Table = TypeVar("Table", bound=tuple[Any, ...])
 _BY_RESOURCE = ("old_held", "old_fixed", "remains", "involved", "overpaid")  # of SearchQueues
 
 
-def make_search(snapshot: Snapshot) -> Search:
+def make_search(snapshot: Snapshot, minimal: bool = False) -> Search:
     """Allocate a search for this snapshot in which nothing is listed, marked or remembered yet.
 
-    The caller keeps it for the cycle: ``candidates.list_candidates`` fills its lists for each action.
+    With ``minimal`` only the search for few victims may use it: the tables of the other are empty. The caller keeps it
+    for the cycle: ``candidates.list_candidates`` fills its lists for each action.
     """
     n_tasks, n_jobs, n_queues = snapshot.tasks.job.size, snapshot.jobs.queue.size, snapshot.queues.parent.size
+    n_sets, n_domains = snapshot.sets.parent.size, snapshot.topologies.level.size
     (n_nodes, n_resources), longest = snapshot.nodes.allocatable.shape, longest_job(snapshot)
     contenders, victims = make_job_orders(snapshot)
     return Search(
@@ -51,13 +53,15 @@ def make_search(snapshot: Snapshot) -> Search:
         tasks=_columns(SearchTasks, n_tasks),
         jobs=_columns(SearchJobs, n_jobs),
         nodes=_columns(SearchNodes, n_nodes),
-        sets=_columns(SearchSets, snapshot.sets.parent.size),
+        sets=_columns(SearchSets, n_sets),
         queues=_columns(SearchQueues, n_queues, dict.fromkeys(_BY_RESOURCE, (n_queues, 3))),
         rooms=_columns(Rooms, n_nodes, {"requests": (n_nodes, n_resources)}),
         kinds=_columns(Kinds, MOST_KINDS),
         lists=_columns(Lists, n_tasks + 1),
         minimal=make_minimal_tables(snapshot, n_tasks, longest),
-        original=make_original_tables(n_tasks, n_nodes, n_queues),
+        original=_no_original_tables()
+        if minimal
+        else make_original_tables(n_tasks, n_sets, n_nodes, n_queues, n_domains),
         freed=np.zeros((n_nodes, n_resources)),
         freed_matched=np.zeros(snapshot.n_domains, np.int64),
         freed_carried=np.zeros(snapshot.n_domains, np.int64),
@@ -120,8 +124,10 @@ def make_minimal_tables(snapshot: Snapshot, n_tasks: int, longest: int) -> Minim
     )
 
 
-def make_original_tables(n_tasks: int, n_nodes: int, n_queues: int) -> OriginalTables:
-    """Allocate what the search of v0.17.0 has for itself."""
+def make_original_tables(
+    n_tasks: int, n_sets: int, n_nodes: int, n_queues: int, n_domains: int, most_tried: int = MOST_TRIED
+) -> OriginalTables:
+    """Allocate what the search of v0.17.0 has for itself, with room for so many failures (``most_tried``)."""
     return OriginalTables(
         restricted=np.zeros(1, np.int64),
         lacks_gpus=np.zeros(1, np.int64),
@@ -140,8 +146,19 @@ def make_original_tables(n_tasks: int, n_nodes: int, n_queues: int) -> OriginalT
         cannot_lose=np.zeros(n_queues, np.int64),
         cannot_stay_evicted=np.zeros(n_queues, np.int64),
         leaf_victims=_columns(LeafVictims, n_queues),
-        tried=np.zeros((MOST_TRIED, 2), np.int64),
+        n_needs=np.zeros(1, np.int64),
+        need=np.zeros(n_sets),
+        is_served=np.zeros(n_sets, np.int64),
+        domain_gpus=np.zeros(n_domains),
+        domain_taken=np.zeros(n_domains),
+        tried=np.zeros((most_tried, 2), np.int64),
     )
+
+
+@cache
+def _no_original_tables() -> OriginalTables:
+    """The tables of the search of v0.17.0 where it cannot run: no other kernel reads or writes them."""
+    return make_original_tables(0, 0, 0, 0, 0, 0)
 
 
 def request_ranks(request: Floats) -> Longs:

@@ -34,7 +34,8 @@ def commit_scenario(action: int, p: int, ctx: Context, search: Search) -> None:
     """Make the simulated solution final and write it to the decision log.
 
     Reads ``lists.scenario`` and ``lists.placed`` (T + 1,). Writes directly, not through the undo log:
-    ``ctx.decisions``, the status of tasks that leave (T,), ``tasks.left_node`` (T,), and the lists of candidates.
+    ``ctx.decisions``, what queues hold (``record_overpayment``), the status of tasks that leave (T,),
+    ``tasks.left_node`` (T,), and the lists of candidates.
 
     Parameters
     ----------
@@ -67,15 +68,23 @@ def commit_scenario(action: int, p: int, ctx: Context, search: Search) -> None:
 
 @inner
 def record_overpayment(t: int, ctx: Context, search: Search) -> None:
-    """Add what the queue of task ``t`` was paid back too often to ``search.queues.overpaid`` (Q, 3), in place.
+    """Settle what the queue of task ``t`` was paid back too often, as the scenario names it several times (4.5).
 
-    A scenario of the original search may name a task several times (4.5). The queue keeps the difference for the rest
-    of the cycle; ``stages.settle`` charges it at the end. Nothing is added for a task that is named once.
+    It keeps the price of the task once for the rest of the cycle, and pays for all further times now: v0.17.0 deletes
+    the pod twice. Adds to ``search.queues.overpaid`` (Q, 3), which ``stages.settle`` charges at the end, and to
+    ``held`` (Q + 1, 3) of its queues. Nothing happens for a task that is named once.
     """
-    snapshot = ctx.snapshot
-    q, c = snapshot.jobs.queue[snapshot.tasks.job[t]], snapshot.tasks.cls[t]
+    snapshot, times = ctx.snapshot, search.tasks.times[t]
+    if times == 1:
+        return
+    c, q = snapshot.tasks.cls[t], snapshot.jobs.queue[snapshot.tasks.job[t]]
     for r in range(3):
-        search.queues.overpaid[q, r] += (search.tasks.times[t] - 1) * price_of(c, r, search.tasks.home[t], ctx)
+        price = price_of(c, r, search.tasks.home[t], ctx)
+        search.queues.overpaid[q, r] += price
+        above = q
+        while above != NULL:  # Bound: the depth of the queue tree.
+            ctx.state.book.held[above, r] += (times - 2) * price
+            above = snapshot.queues.parent[above]
 
 
 @inner

@@ -22,6 +22,7 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Help, Snapshot
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.bounds import refute
+from kai_sched.solver.eviction.original.domain_capacity import domains_have_gpus, sum_needs
 from kai_sched.solver.eviction.original.failed import has_failed_recorded, note_failure
 from kai_sched.solver.eviction.original.precedence import all_victims_come_back, may_leave
 from kai_sched.solver.eviction.original.recorded import all_have_gone, drop_known, record_victims
@@ -122,8 +123,10 @@ def escalate(generator: int, preemptor: Preemptor, ctx: Context, search: Search)
             return outcome
         # The last probe would begin with the recorded victims alone. If all victims of this scenario would be
         # recorded, that is this very scenario, so it is solved already. Unless it is known as failed with its
-        # victims recorded: the last probe would then skip it and go on.
-        if solved and k == length and all_have_gone(snapshot, state, search) and not has_failed_recorded(k, search):
+        # victims recorded: the last probe would then skip it and go on. Or unless domains are counted, as the victims
+        # that were left running count with the others.
+        known = search.original.n_needs[0] == 0 and all_have_gone(snapshot, state, search)
+        if solved and k == length and known and not has_failed_recorded(k, search):
             return HELPED  # the last probe would begin with just this scenario
         if solved:
             record_victims(snapshot, state, search)
@@ -181,8 +184,9 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
     snapshot, state = ctx.snapshot, ctx.state
     search.original.node_local[0] = generator == NODE_LOCAL
     count_kinds(k, ctx, search)
+    sum_needs(preemptor.job, k, snapshot, state, search)
     begin_accumulation(ceiling, False, ctx, search)
-    if search.counts.recorded[0] > 0 and may_suffice(search.kinds.with_potential, search):
+    if search.counts.recorded[0] > 0 and is_worth_simulating(preemptor, ctx, search):
         begin_scenario(snapshot, state, search)
         if simulate_new_scenario(k, preemptor, ctx, search):
             return HELPED
@@ -202,7 +206,8 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
             if not exposed:
                 shortest = NULL
                 continue
-        if not may_suffice(search.kinds.with_potential, search):
+        if not is_worth_simulating(preemptor, ctx, search):
+            shortest = NULL
             continue
         if generator == NODE_LOCAL:
             if simulate_on_each_node(k, preemptor, ctx, search):
@@ -210,8 +215,7 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
             continue
         total, size = rank_nodes(k, free, snapshot, state, search)
         tried = tried_before(total, n_nodes, state, search) if size == shortest else 0
-        shortest, n_nodes = size, search.counts.nodes[0]
-        step = 1
+        step, shortest, n_nodes = 1, size, search.counts.nodes[0]
         while 0 <= size <= total:  # Bound: ``step`` doubles.
             if (
                 size > tried
@@ -223,6 +227,12 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
                 break
             size, step = min(size + step, total), 2 * step
     return NOT_FOUND
+
+
+@inner
+def is_worth_simulating(preemptor: Preemptor, ctx: Context, search: Search) -> bool:
+    """Return whether there could be room with all victims so far gone, and domains for sets that require a level."""
+    return may_suffice(search.kinds.with_potential, search) and domains_have_gpus(preemptor.job, ctx, search)
 
 
 @inner

@@ -44,4 +44,9 @@ class OriginalTables(NamedTuple):
     cannot_lose: Longs  # (Q,) 1: all of these victims would be placed again before the preemptor
     cannot_stay_evicted: Longs  # (Q,) 1: that holds for all possible victims of the leaf
     leaf_victims: LeafVictims
+    n_needs: Longs  # (1,) how many sets of the preemptor require a level (``domain_capacity``)
+    need: Floats  # (S,) the GPUs of the pods below such a set of the preemptor; 0: no such set
+    is_served: Longs  # (S,) 1: a domain was found for it
+    domain_gpus: Floats  # (H,) GPUs of a domain that are free with all victims so far gone
+    domain_taken: Floats  # (H,) what the sets that were served take of them
     tried: Longs  # (65536, 2) scenarios that failed, by fingerprint; 0: none

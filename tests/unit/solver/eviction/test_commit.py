@@ -10,8 +10,10 @@ from kai_sched.snapshot.tables import GPU, Action, Snapshot, Status
 from kai_sched.solver.eviction import commit, evict, scenario
 from kai_sched.solver.eviction.original import scenarios, simulation
 from kai_sched.solver.eviction.rules import losses
+from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import attempt
+from kai_sched.solver.state import Context
 from tests.unit.solver.searches import ACTIVE, check_books, crowded, lineage, price, searching
 from tests.unit.solver.tables import Member, assemble, queue_table
 
@@ -29,7 +31,10 @@ PREEMPT = int(Action.PREEMPT)
 
 @given(crowded(), st.data())
 def test_decisions_are_what_was_simulated(snapshot: Snapshot, data: st.DataObject) -> None:
-    """Some victims are gone, some are at home again, some have a place elsewhere; one had a place of this cycle."""
+    """Some victims are gone, some are at home again, some have a place elsewhere; one had a place of this cycle.
+
+    Those that were named several times count twice for their queues.
+    """
     ctx, search = searching(snapshot)
     status, node, decisions = ctx.state.task.status, ctx.state.task.node, ctx.decisions
     pending = [t for t in range(status.size) if status[t] == Status.PENDING]
@@ -44,8 +49,10 @@ def test_decisions_are_what_was_simulated(snapshot: Snapshot, data: st.DataObjec
     begin_scenario(snapshot, ctx.state, search)
     homes, fate = {t: int(node[t]) for t in victims}, {}
     for t in victims:
-        add_to_scenario(t, -1, data.draw(st.sampled_from([1, 2])), snapshot, ctx.state, search)
-        evict_task(int(snapshot.tasks.job[t]), t, 1, ctx, search)
+        j = int(snapshot.tasks.job[t])
+        times = data.draw(st.sampled_from([1, 2, 4])) if snapshot.jobs.preemptible[j] else 1
+        add_to_scenario(t, -1, times, snapshot, ctx.state, search)
+        evict_task(j, t, times, ctx, search)
     placed = []
     for t in victims:
         fate[t] = data.draw(
@@ -77,11 +84,19 @@ def test_decisions_are_what_was_simulated(snapshot: Snapshot, data: st.DataObjec
     for row, t in enumerate(leaving):
         mine, theirs = sides(snapshot, t, p)
         assert (log.victim_held[row].tolist(), log.preemptor_held[row].tolist()) == (list(old[mine]), list(old[theirs]))
-    for q in range(snapshot.queues.parent.size):
-        again = [t for t in victims if snapshot.jobs.queue[snapshot.tasks.job[t]] == q and search.tasks.times[t] == 2]
-        assert search.queues.overpaid[q].tolist() == price(snapshot, again).tolist()
+    check_overpayments([t for t in victims if search.tasks.times[t] > 1], ctx, search)
     assert ctx.log.size.tolist() == [0, 0]
     check_books(ctx)
+
+
+def check_overpayments(repeated: list[int], ctx: Context, search: Search) -> None:
+    """Each queue keeps the price of its repeated tasks once; it is charged, so that the books are right again."""
+    snapshot = ctx.snapshot
+    for q in range(snapshot.queues.parent.size):
+        own = [t for t in repeated if snapshot.jobs.queue[snapshot.tasks.job[t]] == q]
+        assert search.queues.overpaid[q].tolist() == price(snapshot, own).tolist()
+        for each in lineage(snapshot, q):
+            ctx.state.book.held[each] += search.queues.overpaid[q]
 
 
 def sides(snapshot: Snapshot, t: int, p: int) -> tuple[int, int]:
