@@ -1,8 +1,9 @@
 """The search for victims that reclaim, preempt and consolidation share (semantics 4.5), without its budgets.
 
-The filters (4.6) are left out: they only spare the search scenarios that cannot be solved, except where they refuse
-what could be (semantics 16), which this project does not copy. Where a node-local scenario takes more of a job of which
-pods are recorded, it names those once more, as the original does: for shares they count twice (4.5).
+Of the filters (4.6) there is that of topology domains. The others are left out: they only spare the search scenarios
+that cannot be solved, except where they refuse what could be (semantics 16), which this project does not copy. Where a
+node-local scenario takes more of a job of which pods are recorded, it names those once more, as the original does: for
+shares they count twice (4.5).
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
+from kai_sched.model.objects import Topology
 from tests.oracle.chunk import next_chunk, satisfied
 from tests.oracle.devices import kind_of, mig_gpus
 from tests.oracle.order import SimulatedTree
+from tests.oracle.topology import Domain, levels_of, path_of
 from tests.oracle.trial import Session, commit, evict, restore, saved, try_to_place
 from tests.oracle.victims import Chunk, accumulate, part_of
 from tests.oracle.world import ACTIVE, USED, GroupSet, Job, Machine, PodSet, Task
@@ -101,6 +104,8 @@ def _probe(run: Search, generator: Generator, tasks: list[Task], recorded: list[
     potential: list[Chunk] = []
     for step in chain([None], accumulate(run.session.world, run.pool, gone)):
         potential += [step] if step else []
+        if not domains_have_gpus(run, tasks, [*gone, *(task for chunk in potential for task in chunk.tasks)]):
+            continue
         for chosen in generator(run, tasks, recorded, potential) if step else [[]]:
             mark = tuple(frozenset(map(_key, part)) for part in (tasks, gone, [t for c in chosen for t in c.tasks]))
             if mark in run.failed or not [*recorded, *chosen]:
@@ -111,6 +116,40 @@ def _probe(run: Search, generator: Generator, tasks: list[Task], recorded: list[
     return None
 
 
+def domains_have_gpus(run: Search, tasks: list[Task], leaving: list[Task]) -> bool:
+    """Whether each set that requires a level, no pod set, finds a domain with GPUs enough for all of its pods (4.6).
+
+    The pods that run count, too. The largest set takes the domain with the most GPUs of those that have enough left.
+    """
+    world = run.session.world
+    needs: dict[tuple[Topology, int], list[float]] = {}
+    for member in group_sets(run.job.root):
+        topology = world.topologies.get(member.constraint.topology) if member.constraint else None
+        levels = levels_of(topology, member.constraint) if topology and member.constraint else None
+        if topology and levels and levels[0]:
+            own = [round(task.part, 2) for task in member.tasks if task in tasks or task.status in ACTIVE]
+            needs.setdefault((topology, levels[0]), []).append(sum(own))
+    for (topology, level), sizes in needs.items():
+        room: dict[Domain, float] = {}
+        for name, machine in world.machines.items():
+            if path := path_of(topology, machine):
+                gone = sum(task.part for task in {id(task): task for task in leaving}.values() if task.node == name)
+                free = max(0.0, round(machine.loose("gpu", later=True) + gone, 2))
+                room[path[:level]] = room.get(path[:level], 0.0) + free
+        left = dict(room)
+        for size in sorted(filter(None, sizes), reverse=True):
+            fitting = [domain for domain in sorted(room) if left[domain] >= size]
+            if not fitting:
+                return False
+            left[max(fitting, key=room.__getitem__)] -= size
+    return True
+
+
+def group_sets(member: GroupSet | PodSet) -> list[GroupSet]:
+    """The set and all sets of sets below it."""
+    return [member, *chain(*map(group_sets, member.members))] if isinstance(member, GroupSet) else []
+
+
 def _key(task: Task) -> str:
     return task.pod.key
 
@@ -118,7 +157,7 @@ def _key(task: Task) -> str:
 def node_local_greedy(
     run: Search, _tasks: list[Task], recorded: list[Chunk], potential: list[Chunk]
 ) -> Iterator[list[Chunk]]:
-    """For each node of the latest victim's job: whoever of the potential victims is there, with all their pods.
+    """For each node of the latest victim's job: whoever of the potential victims is there, if any, with all their pods.
 
     That is with the recorded ones, too.
     """
@@ -128,10 +167,11 @@ def node_local_greedy(
     hosts = {task.node for task in latest.tasks if task.status in USED}
     for name in sorted(hosts & set(run.session.world.machines)):
         there = [chunk for chunk in _by_job(potential) if any(task.node == name for task in chunk.tasks)]
-        yield [
-            Chunk(chunk.job, [*(task for task in gone if task.job is chunk.tasks[0].job), *chunk.tasks])
-            for chunk in there
-        ]
+        if there:
+            yield [
+                Chunk(chunk.job, [*(task for task in gone if task.job is chunk.tasks[0].job), *chunk.tasks])
+                for chunk in there
+            ]
 
 
 def multi_node_gang(

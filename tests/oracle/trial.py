@@ -157,7 +157,15 @@ def is_evicted(task: Task) -> bool:
 
 
 def commit(session: Session, victims: list[Task], action: str, cause: str) -> None:
-    """Make the evictions real, in this order, and forget that they were a trial."""
+    """Make the evictions real, in this order, and forget that they were a trial.
+
+    Queues keep what they were paid back for who was evicted more than once, but only once (4.5).
+    """
+    for task in {id(task): task for task in victims}.values():
+        home = task.shadow if task.virtual and task.status == "Pipelined" and task.shadow else task
+        for _ in range(sum(each is task for each in victims) - 2):
+            assert task.job is not None
+            charge(session.world.accounts[task.job.queue], home, not task.job.preemptible)
     for task in victims:
         known = any(each.pod == task.pod.key for each in session.evictions)
         if is_evicted(task) and is_there(task) and not known:

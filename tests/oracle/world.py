@@ -5,11 +5,11 @@ Only for clusters without DRA. Nothing here is fast, nothing shared with the sch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kai_sched import Cluster, Config
-from kai_sched.model.objects import Node, Phase, Pod, PodGroup, SubGroup, TopologyConstraint
+from kai_sched.model.objects import Node, Phase, Pod, PodGroup, SubGroup, Topology, TopologyConstraint
 from tests.oracle.devices import (
     HUNDREDTHS,
     device_memory,
@@ -304,7 +304,7 @@ def _lone(pod: Pod) -> PodGroup:
 def _job(cluster: Cluster, group: PodGroup, config: Config) -> Job:
     priority = _priority(cluster, group.priority_class)
     preemptible = priority < 100 if group.preemptible is None else group.preemptible
-    root, pod_sets = _tree(group, "topology" in config.plugins)
+    root, pod_sets = _tree(group, cluster.topologies if "topology" in config.plugins else None)
     return Job(group, group.name, group.queue, priority, preemptible, (group.created_ns, group.uid), root, pod_sets)
 
 
@@ -314,11 +314,19 @@ def _priority(cluster: Cluster, name: str) -> int:
     return next((c.value for c in cluster.priority_classes.values() if c.global_default), 50)
 
 
-def _tree(group: PodGroup, constrained: bool) -> tuple[GroupSet, dict[str, PodSet]]:
-    """Sub-groups as a tree (0.4). Duplicate names or unknown parents: one pod set "default" with minimum 1."""
+def _tree(group: PodGroup, topologies: Mapping[str, Topology] | None) -> tuple[GroupSet, dict[str, PodSet]]:
+    """Sub-groups as a tree (0.4). Duplicate names or unknown parents: one pod set "default" with minimum 1.
+
+    Constraints count where there are ``topologies``; aliases of levels stand for their labels.
+    """
 
     def constraint(item: PodGroup | SubGroup) -> TopologyConstraint | None:
-        return item.topology if constrained else None
+        found = topologies.get(item.topology.topology) if topologies is not None and item.topology else None
+        if found is None or item.topology is None:
+            return None if topologies is None else item.topology
+        wanted = item.topology.required_level, item.topology.preferred_level
+        labels = [found.levels[found.level(name) - 1] if found.level(name) else name for name in wanted]
+        return TopologyConstraint(found.name, *labels)
 
     names = [sub.name for sub in group.sub_groups]
     parents = {sub.parent for sub in group.sub_groups if sub.parent}

@@ -13,7 +13,7 @@ level O(sets of the job + H); it counts as work.
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Snapshot, Status
+from kai_sched.snapshot.tables import GPU, Sets, Snapshot, Status
 from kai_sched.solver.eviction.original.scenarios import in_hundredths
 from kai_sched.solver.eviction.tables import NODES_A_UNIT, Search
 from kai_sched.solver.jit import inner
@@ -30,14 +30,12 @@ def sum_needs(p: int, k: int, snapshot: Snapshot, state: State, search: Search) 
     Writes ``original.need`` (S,), 0 for other sets, and ``original.n_needs``, how many sets have a need. The pods are
     the active ones and the first ``k`` of ``search.pending`` (L,).
     """
-    jobs, sets = snapshot.jobs, snapshot.sets
+    jobs = snapshot.jobs
     first, end = jobs.set_ptr[p], jobs.set_ptr[p + 1]
     search.original.n_needs[0] = 0
     for s in range(first, end):
         search.original.need[s] = 0.0
-        is_limited = s == first or sets.child_end[s] > sets.child_ptr[s]
-        if is_limited and sets.topology[s] != NULL and sets.required[s] > 0:
-            search.original.n_needs[0] += 1
+        search.original.n_needs[0] += requires_level(s, first, snapshot.sets)
     if search.original.n_needs[0] == 0:
         return
     for entry in range(k):
@@ -53,10 +51,16 @@ def add_need(t: int, root: int, snapshot: Snapshot, search: Search) -> None:
     sets, s = snapshot.sets, snapshot.tasks.set[t]
     gpus = in_hundredths(snapshot.classes.request[snapshot.tasks.cls[t], GPU])
     while s != NULL:  # Bound: the depth of the tree.
-        is_limited = s == root or sets.child_end[s] > sets.child_ptr[s]
-        if is_limited and sets.topology[s] != NULL and sets.required[s] > 0:
+        if requires_level(s, root, sets):
             search.original.need[s] += gpus
         s = sets.parent[s]
+
+
+@inner
+def requires_level(s: int, root: int, sets: Sets) -> bool:
+    """Return whether set ``s``, (S,), has to share a domain of some level and is the root or has sets below it."""
+    is_whole = s == root or sets.child_end[s] > sets.child_ptr[s]
+    return bool(is_whole and sets.topology[s] != NULL and sets.required[s] > 0)
 
 
 @inner

@@ -212,6 +212,19 @@ def free_gpus_without_recorded(state: State, search: Search) -> float:
 
 
 @inner
+def lacks_gpus(t: int, snapshot: Snapshot, state: State) -> bool:
+    """Return whether task ``t`` requests more GPUs than are idle or releasing on all nodes together.
+
+    If so, some GPU of a victim has to leave its queue for good, which the precedence proof uses. Reads
+    ``state.idle`` and ``state.releasing`` (N, R).
+    """
+    free = 0.0
+    for n in range(state.idle.shape[0]):
+        free += max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
+    return bool(free < snapshot.classes.request[snapshot.tasks.cls[t], GPU])
+
+
+@inner
 def gpus_without_recorded(n: int, state: State, search: Search) -> float:
     """Return how many GPUs node ``n`` has free, now or later, with the recorded victims gone; never less than 0.
 

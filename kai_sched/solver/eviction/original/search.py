@@ -29,6 +29,7 @@ from kai_sched.solver.eviction.original.recorded import all_have_gone, drop_know
 from kai_sched.solver.eviction.original.scenarios import (
     begin_scenario,
     free_gpus_without_recorded,
+    lacks_gpus,
     multi_node_scenario,
     node_local_scenario,
     rank_nodes,
@@ -154,19 +155,6 @@ def next_size(lower: int, upper: int, k: int, length: int) -> int:
 
 
 @inner
-def lacks_gpus(t: int, snapshot: Snapshot, state: State) -> bool:
-    """Return whether task ``t`` requests more GPUs than are idle or releasing on all nodes together.
-
-    If so, some GPU of a victim has to leave its queue for good, which the precedence proof uses. Reads
-    ``state.idle`` and ``state.releasing`` (N, R).
-    """
-    free = 0.0
-    for n in range(state.idle.shape[0]):
-        free += max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
-    return bool(free < snapshot.classes.request[snapshot.tasks.cls[t], GPU])
-
-
-@inner
 def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
     """Search for a valid scenario for the first ``k`` tasks of ``search.pending`` (L,) with one ``generator``.
 
@@ -214,19 +202,37 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
                 return HELPED
             continue
         total, size = rank_nodes(k, free, snapshot, state, search)
-        tried = tried_before(total, n_nodes, state, search) if size == shortest else 0
-        step, shortest, n_nodes = 1, size, search.counts.nodes[0]
-        while 0 <= size <= total:  # Bound: ``step`` doubles.
-            if (
-                size > tried
-                and multi_node_scenario(size, ctx, search)
-                and simulate_new_scenario(k, preemptor, ctx, search)
-            ):
-                return HELPED
-            if size == total:
-                break
-            size, step = min(size + step, total), 2 * step
+        # The recorded victims alone, a prefix of no node, may have lacked domains so far.
+        none = NULL if search.original.n_needs[0] > 0 else 0
+        tried = tried_before(total, n_nodes, state, search) if size == shortest else none
+        shortest, n_nodes = size, search.counts.nodes[0]
+        if simulate_prefixes(k, size, total, tried, preemptor, ctx, search):
+            return HELPED
     return NOT_FOUND
+
+
+@inner
+def simulate_prefixes(
+    k: int, size: int, total: int, tried: int, preemptor: Preemptor, ctx: Context, search: Search
+) -> bool:
+    """Attempt the scenarios of the first ranked nodes; return whether one is valid, left simulated.
+
+    Parameters
+    ----------
+    k : int
+        How many of the pending tasks are to be placed.
+    size, total, tried : int
+        The length of the shortest prefix, NULL for none, that of the longest, and up to which they were attempted
+        before (``tried_before``).
+    """
+    step = 1
+    while 0 <= size <= total:  # Bound: ``step`` doubles.
+        if size > tried and multi_node_scenario(size, ctx, search) and simulate_new_scenario(k, preemptor, ctx, search):
+            return True
+        if size == total:
+            break
+        size, step = min(size + step, total), 2 * step
+    return False
 
 
 @inner
