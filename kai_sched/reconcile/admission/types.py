@@ -10,6 +10,7 @@ from kai_sched.api import names
 from kai_sched.api.custom import NAME_LENGTH
 from kai_sched.model.config import Config, ReservationSettings
 from kai_sched.model.field_errors import shown
+from kai_sched.model.read.custom import parse_part
 from kai_sched.model.read.sharing_settings import is_hami_core_on, is_sharing_on
 
 RUNTIME_CLASS = "nvidia"
@@ -43,7 +44,7 @@ def admission_from_operator(raw: bytes) -> AdmissionSettings:
     """As the ``spec`` of the object kai-config says, which has been found readable (API 1.6)."""
     from kai_sched.api.config import AdmissionComponent, ConfigSpec  # many models: only if there is such an object
 
-    spec = ConfigSpec.model_validate_json(raw)
+    spec = parse_part(ConfigSpec, raw, "spec", _ignore)
     admission = spec.admission
     if admission is None:
         admission = AdmissionComponent.model_validate({})

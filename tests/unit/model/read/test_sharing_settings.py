@@ -216,3 +216,8 @@ class TestMemoryReserve:
         with pytest.raises(FieldError, match=words) as caught:
             config_from_file({"gpuMemoryReserve": settings}, Config(), lambda *_: None)
         assert caught.value.field == f"gpuMemoryReserve.{field}"
+
+
+@pytest.mark.parametrize("raw", [b"", b"null", b"{}"])
+def test_without_a_spec_admission_is_as_by_default(raw: bytes) -> None:
+    assert admission_from_operator(raw) == admission_from_operator(b'{"binder": {}}')
