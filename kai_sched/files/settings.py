@@ -53,7 +53,7 @@ def cluster_config(
                 shards[name] = (item, spec)
             elif name == names.CONFIG_NAME:
                 config = config_from_operator(spec, config, warner(item, problems))
-                sharing = admission_from_operator(spec if spec.startswith(b"{") else b"{}").gpu_sharing
+                sharing = admission_from_operator(spec).gpu_sharing
                 config = replace(config, gpu_sharing=sharing)
         except FieldError as error:
             problems.append(problem_in(item, error.field, error.message, fatal=True))

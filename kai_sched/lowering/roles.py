@@ -1,7 +1,7 @@
 """Which pods are bare pods, reservation, scaling or background pods, and which nodes are workers; the PodGroup and the
 queue of a bare pod; the rank of a pod by the label task-priority.
 
-Pure functions of one object and the config; ``lowering.cache`` stores their results in cells.
+Pure functions of objects and the config; ``lowering.cache`` and ``own_cells`` store their results in cells.
 """
 
 from __future__ import annotations
@@ -95,12 +95,12 @@ def exemptions(pods: Sequence[Pod], config: Config) -> tuple[list[int], list[int
         found = [place for place, pod in enumerate(pods) if pod.labels.get(first.key) in first.values]
     else:
         found = [place for place, pod in enumerate(pods) if holds(first, pod.labels)]
-    absent = (
+    absent = [
         place
         for place in found
         if pods[place].scheduler == config.scheduler_name and all(holds(each, pods[place].labels) for each in others)
-    )
-    return unsafe, list(absent)
+    ]
+    return unsafe, absent
 
 
 def background_selector(config: Config) -> tuple[Requirement, ...] | None:
@@ -146,10 +146,8 @@ def task_order(pods: Sequence[Pod], config: Config) -> npt.NDArray[np.int64]:
 
     Kubeflow's masters before others, Ray's heads before others, and by ``task_priority``.
     """
-    order = np.zeros((4, len(pods)), np.int64)
-    # That of a pod without such labels, as most are.
-    order[0], order[1] = "kubeflow" in config.plugins, "ray" in config.plugins
-    order[2] = 2 if "taskorder" in config.plugins else 0
+    # Most pods have no such labels, and one order.
+    order = np.repeat(_labelled_order([{}], config), len(pods), axis=1)
     named = [place for place, pod in enumerate(pods) if not _ORDERING_LABELS.isdisjoint(pod.labels)]
     if named:
         order[:, named] = _labelled_order([pods[place].labels for place in named], config)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Sets, Snapshot, Status
-from kai_sched.solver.eviction.original.scenarios import in_hundredths
+from kai_sched.solver.eviction.original.scenarios import gpus_without_victims, in_hundredths
 from kai_sched.solver.eviction.tables import NODES_A_UNIT, Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.state import Context, State
@@ -102,8 +102,8 @@ def sum_domains(ctx: Context, search: Search) -> None:
 
     Writes ``original.domain_gpus`` (H,), and 0 to ``domain_taken`` (H,).
     """
-    topologies, state, table = ctx.snapshot.topologies, ctx.state, search.original
-    n_nodes = state.idle.shape[0]
+    topologies, table = ctx.snapshot.topologies, search.original
+    n_nodes = ctx.state.idle.shape[0]
     for w in range(topologies.ptr.shape[0] - 1):
         first, end = topologies.ptr[w], topologies.ptr[w + 1]
         search.counts.work[0] += (n_nodes + end - first) // NODES_A_UNIT
@@ -112,8 +112,7 @@ def sum_domains(ctx: Context, search: Search) -> None:
         for n in range(n_nodes):
             h = topologies.leaf[w, n]
             if h != NULL:
-                gone = search.rooms.recorded_gpus[n] + search.rooms.potential_gpus[n]
-                table.domain_gpus[h] += max(0.0, in_hundredths(state.idle[n, GPU] + state.releasing[n, GPU] + gone))
+                table.domain_gpus[h] += gpus_without_victims(n, ctx.state, search)
         for h in range(end - 1, first, -1):  # those below before those above
             table.domain_gpus[topologies.parent[h]] += table.domain_gpus[h]
 

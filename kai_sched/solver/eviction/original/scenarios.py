@@ -234,6 +234,14 @@ def gpus_without_recorded(n: int, state: State, search: Search) -> float:
 
 
 @inner
+def gpus_without_victims(n: int, state: State, search: Search) -> float:
+    """Return the same with all accumulated victims gone, too. Reads ``rooms.potential_gpus`` (N,) besides."""
+    own = state.idle[n, GPU] + state.releasing[n, GPU]
+    room = own + search.rooms.recorded_gpus[n] + search.rooms.potential_gpus[n]
+    return max(0.0, in_hundredths(room))
+
+
+@inner
 def in_hundredths(gpus: float) -> float:
     """Return a number of GPUs, in hundredths.
 
@@ -273,9 +281,7 @@ def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, search: Se
     for place in range(search.counts.nodes[0]):
         n = search.nodes.order[place]
         free -= gpus_without_recorded(n, state, search)
-        own = state.idle[n, GPU] + state.releasing[n, GPU]
-        room = own + search.rooms.recorded_gpus[n] + search.rooms.potential_gpus[n]
-        search.rooms.capacity[n] = max(0.0, in_hundredths(room))
+        search.rooms.capacity[n] = gpus_without_victims(n, state, search)
         if smallest > 0.0 and search.rooms.capacity[n] < smallest:
             continue
         search.original.rank[total] = place

@@ -126,8 +126,8 @@ def escalate(generator: int, preemptor: Preemptor, ctx: Context, search: Search)
         # recorded, that is this very scenario, so it is solved already. Unless it is known as failed with its
         # victims recorded: the last probe would then skip it and go on. Or unless domains are counted, as the victims
         # that were left running count with the others.
-        known = search.original.n_needs[0] == 0 and all_have_gone(snapshot, state, search)
-        if solved and k == length and known and not has_failed_recorded(k, search):
+        is_same = search.original.n_needs[0] == 0 and all_have_gone(snapshot, state, search)
+        if solved and k == length and is_same and not has_failed_recorded(k, search):
             return HELPED  # the last probe would begin with just this scenario
         if solved:
             record_victims(snapshot, state, search)
@@ -203,8 +203,8 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
             continue
         total, size = rank_nodes(k, free, snapshot, state, search)
         # The recorded victims alone, a prefix of no node, may have lacked domains so far.
-        none = NULL if search.original.n_needs[0] > 0 else 0
-        tried = tried_before(total, n_nodes, state, search) if size == shortest else none
+        at_first = NULL if search.original.n_needs[0] > 0 else 0
+        tried = tried_before(total, n_nodes, state, search) if size == shortest else at_first
         shortest, n_nodes = size, search.counts.nodes[0]
         if simulate_prefixes(k, size, total, tried, preemptor, ctx, search):
             return HELPED
