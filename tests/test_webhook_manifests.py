@@ -34,7 +34,10 @@ def test_webhooks_are_those_that_are_served_and_kept_up_to_date() -> None:
 def test_webhooks_ask_for_the_kinds_and_changes_of_the_contract() -> None:
     asked = {}
     for path, hook in hooks().items():
-        (rule,) = hook["rules"]
+        rule, *others = hook["rules"]
+        # What is added to a pod that runs, by `kubectl debug`.
+        more = [{**rule, "resources": ["pods/ephemeralcontainers"], "operations": ["UPDATE"]}]
+        assert others == (more if rule["resources"] == ["pods"] else [])
         (group,), (version,), (resource,) = rule["apiGroups"], rule["apiVersions"], rule["resources"]
         asked[path] = (hook["name"], f"{group}/{version}/{resource}", rule["operations"], rule["scope"])
     both = ["CREATE", "UPDATE"]

@@ -130,3 +130,34 @@ def test_pods_share_gpus_once_kai_config_says_so(hooked: Cluster) -> None:
     again = objects.pod("again", annotations=fraction, gpus=0)
     wait_until(lambda: "sharing" in dry_run(hooked, again), "sharing being off")
     assert "annotated" in annotate("half", "kai.scheduler/note=kept")
+
+
+def test_debug_containers_see_no_gpu_where_devices_are_blocked(hooked: Cluster) -> None:
+    """kubectl adds them through a subresource of the pod, which has reviews of its own."""
+    hooked.add_nodes()
+    hooked.add_queues("team")
+    spec = {"admission": {"blockNvidiaVisibleDevices": True}}
+    meta = objects.meta("kai-config")
+    hooked.create({"apiVersion": names.CONFIG_VERSION, "kind": "Config", "metadata": meta, "spec": spec})
+    refused = f"{names.VISIBLE_DEVICES_ENV} must not come from a reference"
+    referring = {"name": names.VISIBLE_DEVICES_ENV, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    asked = objects.pod("asked", gpus=0)
+    asked["spec"]["containers"][0]["env"] = [referring]
+    wait_until(lambda: refused in dry_run(hooked, asked), "devices being blocked")
+    hooked.create(objects.pod("main"))
+    hooked.wait_bound(["main"])
+
+    def debug(name: str, *more: str) -> str:
+        arguments = ("debug", "main", f"--container={name}", "--image=cuda", "--attach=false", *more)
+        return hooked.kubectl(*arguments, check=False)
+
+    debug("tools")
+    debug("all", f"--env={names.VISIBLE_DEVICES_ENV}=all")
+    found = {each["name"]: each["env"] for each in hooked.pod("main")["spec"]["ephemeralContainers"]}
+    hidden = [{"name": names.VISIBLE_DEVICES_ENV, "value": "void"}]
+    assert found == {"tools": hidden, "all": hidden}
+
+    added = {"name": "third", "image": "cuda", "env": [referring]}
+    patch = yaml.safe_dump({"spec": {"ephemeralContainers": [added]}})
+    said = hooked.kubectl("patch", "pod", "main", "--subresource=ephemeralcontainers", "--patch", patch, check=False)
+    assert f"container 'third': {refused}" in said

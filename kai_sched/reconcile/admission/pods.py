@@ -12,6 +12,8 @@ from kai_sched.api import names
 from kai_sched.api.legal import is_subdomain
 from kai_sched.model.read.sharing import is_device_label
 from kai_sched.reconcile.admission.sharing import (
+    EPHEMERAL,
+    OWN_CONTAINERS,
     UnknownContainer,
     asks_for_gpus,
     containers_of,
@@ -28,10 +30,15 @@ _VOLUME_UNFIT = re.compile(r"[^a-z0-9-]+")
 
 
 def mutate_pod(request: AdmissionRequest, settings: AdmissionSettings, suffix: str) -> Answer:
-    """The patch that a pod of ours needs. A second review of the patched pod asks for nothing more."""
+    """The patch that a pod of ours needs. A second review of the patched pod asks for nothing more.
+
+    The only updates that are asked about are those that add ephemeral containers.
+    """
     pod = request.object
     if (pod.get("spec") or {}).get("schedulerName") != settings.scheduler_name:
         return Answer()
+    if request.operation == "UPDATE":
+        return Answer(patch=_hide_from_new(pod, request.old) if settings.block_visible_devices else ())
     namespace = (pod.get("metadata") or {}).get("namespace") or request.namespace
     if namespace != request.namespace:
         text = f"metadata.namespace is {namespace!r}, but the request is for {request.namespace!r}: make them equal"
@@ -61,7 +68,7 @@ def _changeable(pod: Mapping[str, Any]) -> dict[str, Any]:
         if after["metadata"].get("annotations") is not None:
             after["metadata"]["annotations"] = dict(after["metadata"]["annotations"])
     after["spec"] = dict(after["spec"])
-    for field in ("initContainers", "containers"):
+    for field in OWN_CONTAINERS:
         if after["spec"].get(field) is not None:
             after["spec"][field] = [dict(container) for container in after["spec"][field]]
     return after
@@ -70,7 +77,7 @@ def _changeable(pod: Mapping[str, Any]) -> dict[str, Any]:
 def _patch(before: dict[str, Any], after: dict[str, Any]) -> tuple[dict[str, Any], ...]:
     """What the reviews change, part by part: adding a member that is there replaces it."""
     parts = [("metadata", "annotations"), ("metadata", "labels")]
-    parts += [("spec", field) for field in ("initContainers", "containers", "volumes", "runtimeClassName")]
+    parts += [("spec", field) for field in (*OWN_CONTAINERS, "volumes", "runtimeClassName")]
     return tuple(
         {"op": "add", "path": f"/{top}/{field}", "value": after[top][field]}
         for top, field in parts
@@ -124,13 +131,27 @@ def _hide_devices(pod: dict[str, Any], own: tuple[str, int] | None) -> None:
     """Containers that were given no GPU see none. A reference stays, for validation to refuse by name."""
     for field, i, _ in containers_of(pod):
         container = pod["spec"][field][i]
-        if (field, i) == own or asks_for_gpus(container):
-            continue
-        env = container.get("env") or ()
-        if any(variable.get("name") == names.VISIBLE_DEVICES_ENV for variable in env):
-            container["env"] = [_hidden(variable) for variable in env]
-        else:
-            container["env"] = [*env, {"name": names.VISIBLE_DEVICES_ENV, "value": HIDDEN}]
+        if (field, i) != own and not asks_for_gpus(container):
+            container["env"] = _hiding(container)
+
+
+def _hide_from_new(pod: Mapping[str, Any], old: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+    """Ephemeral containers that an update adds see no device; those that are there cannot be changed any more."""
+    known = {container.get("name") for _, _, container in containers_of(old, (EPHEMERAL,))}
+    before = [container for _, _, container in containers_of(pod, (EPHEMERAL,))]
+    after = [
+        container if container.get("name") in known else {**container, "env": _hiding(container)}
+        for container in before
+    ]
+    return ({"op": "add", "path": f"/spec/{EPHEMERAL}", "value": after},) if after != before else ()
+
+
+def _hiding(container: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The environment of a container that sees no device."""
+    env = container.get("env") or ()
+    if any(variable.get("name") == names.VISIBLE_DEVICES_ENV for variable in env):
+        return [_hidden(variable) for variable in env]
+    return [*env, {"name": names.VISIBLE_DEVICES_ENV, "value": HIDDEN}]
 
 
 def _hidden(variable: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -31,6 +31,9 @@ from kai_sched.reconcile.admission.types import AdmissionRequest, AdmissionSetti
 
 Container = Mapping[str, Any]
 ALLOWED_DEVICES = ("void", "none")
+# Fields below spec. Only a pod that runs gets ephemeral containers, which can ask for nothing.
+OWN_CONTAINERS = ("initContainers", "containers")
+EPHEMERAL = "ephemeralContainers"
 SHARING_OFF = (
     "GPU sharing is off unless the Config kai-config turns it on (spec.global.gpuSharing): turn it on there, or ask "
     "for whole GPUs"
@@ -48,14 +51,10 @@ def annotations_of(pod: Mapping[str, Any]) -> Mapping[str, str]:
     return found
 
 
-def containers_of(pod: Mapping[str, Any]) -> list[tuple[str, int, Container]]:
+def containers_of(pod: Mapping[str, Any], fields: Iterable[str] = OWN_CONTAINERS) -> list[tuple[str, int, Container]]:
     """All containers as (field below spec, index, container), init containers first."""
     spec = pod.get("spec") or {}
-    return [
-        (field, i, container)
-        for field in ("initContainers", "containers")
-        for i, container in enumerate(spec.get(field) or ())
-    ]
+    return [(field, i, container) for field in fields for i, container in enumerate(spec.get(field) or ())]
 
 
 def shares(pod: Mapping[str, Any]) -> bool:
@@ -233,7 +232,7 @@ def _device_faults(pod: Mapping[str, Any]) -> Iterator[str]:
     except UnknownContainer as error:
         yield str(error)
         return
-    for field, i, container in containers_of(pod):
+    for field, i, container in containers_of(pod, (*OWN_CONTAINERS, EPHEMERAL)):
         if (field, i) == own:
             continue
         for variable in container.get("env") or ():

@@ -237,9 +237,9 @@ def test_visible_devices(env: Any, words: tuple[str, ...]) -> None:
     assert refusal(ask(POD, pod(HALF, env=env), BLOCKING)) == ""
 
 
-def mutated(obj: Any, settings: AdmissionSettings = SHARING) -> Any:
+def mutated(obj: Any, settings: AdmissionSettings = SHARING, **more: Any) -> Any:
     """The pod after the patch."""
-    response = ask(MUTATE, obj, settings)
+    response = ask(MUTATE, obj, settings, **more)
     assert response["allowed"]
     after = msgspec.json.decode(msgspec.json.encode(obj))
     if "patch" in response:

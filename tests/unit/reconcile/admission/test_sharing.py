@@ -10,7 +10,19 @@ from hypothesis import strategies as st
 
 from kai_sched.model.read.sharing import read_gpu_annotations
 from kai_sched.reconcile.admission.review import AdmissionSettings
-from tests.unit.reconcile.admission.test_review import BLOCKING, HALF, OWN, POD, ask, devices, mutated, pod, refusal
+from tests.unit.reconcile.admission.test_review import (
+    BLOCKING,
+    HALF,
+    MUTATE,
+    OWN,
+    POD,
+    SHARING,
+    ask,
+    devices,
+    mutated,
+    pod,
+    refusal,
+)
 
 REQUEST = {f"{OWN}.request": "1Gi"}
 SHARED = {"runai/shared-gpu-configmap": "train-0-abc1234-shared-gpu"}
@@ -129,3 +141,37 @@ def test_the_container_that_the_annotation_names_gets_the_devices() -> None:
     source = main["NVIDIA_VISIBLE_DEVICES"]["valueFrom"]["configMapKeyRef"]["name"]
     assert source == f"{after['metadata']['annotations']['runai/shared-gpu-configmap']}-1"
     assert refusal(ask(POD, after, BLOCKING)) == ""
+
+
+def with_ephemeral(*containers: Any) -> Any:
+    found = pod()
+    found["spec"]["ephemeralContainers"] = list(containers)
+    return found
+
+
+def test_ephemeral_containers_see_no_device() -> None:
+    """`kubectl debug` adds them to a pod that runs. What is there already cannot be changed, and is not refused."""
+    before = with_ephemeral({"name": "old", "env": devices(value="all")})
+    new = {"name": "new", "image": "cuda"}, {"name": "all", "env": devices(value="all")}
+    asked = with_ephemeral(*before["spec"]["ephemeralContainers"], *new)
+    more = {"operation": "UPDATE", "subResource": "ephemeralcontainers", "oldObject": before}
+    assert "'all'" in refusal(ask(POD, asked, BLOCKING, **more))
+    assert "patch" not in ask(MUTATE, asked, SHARING, **more)
+    after = mutated(asked, BLOCKING, **more)["spec"]
+    hidden = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+    assert after["ephemeralContainers"] == [
+        *before["spec"]["ephemeralContainers"],
+        {"name": "new", "image": "cuda", "env": hidden},
+        {"name": "all", "env": hidden},
+    ]
+    changed = with_ephemeral(*after["ephemeralContainers"])
+    assert refusal(ask(POD, changed, BLOCKING, **more)) == ""
+    assert "patch" not in ask(MUTATE, changed, BLOCKING, **more)
+
+
+def test_an_ephemeral_container_cannot_refer_to_devices() -> None:
+    asked = with_ephemeral({"name": "debug", "env": devices(valueFrom={"fieldRef": {}})})
+    more = {"operation": "UPDATE", "oldObject": pod()}
+    assert "container 'debug': NVIDIA_VISIBLE_DEVICES must not come from a reference" in refusal(
+        ask(POD, asked, BLOCKING, **more)
+    )
