@@ -224,8 +224,9 @@ class _BindRequest(Delivery[BindOutcome]):
         try:
             pod = await self._get()
         except ApiFailure as unknown:
-            self._shown = _Shown.LOST if unknown.status == NOT_FOUND else _Shown.UNKNOWN
-            return _failure(unknown) if unknown.status == NOT_FOUND else problem
+            is_gone = unknown.status == NOT_FOUND
+            self._shown = _Shown.LOST if is_gone else _Shown.UNKNOWN
+            return BindFailure(OBSOLETE, str(unknown), NOT_FOUND) if is_gone else problem
         node = (pod.spec or core.PodSpec()).node_name
         if not pod.metadata or pod.metadata.uid != bind.uid:
             self._shown = _Shown.LOST
@@ -258,8 +259,7 @@ class _BindRequest(Delivery[BindOutcome]):
 
 
 def _failure(failure: ApiFailure) -> BindFailure:
-    reason = OBSOLETE if failure.status == NOT_FOUND else failure.reason  # the pod is gone
-    return BindFailure(reason, str(failure), failure.status)
+    return BindFailure(failure.reason, str(failure), failure.status)
 
 
 def binding(bind: Bind, version: str = "") -> bytes:

@@ -60,11 +60,11 @@ class RetryPolicy:
 
 _RETRY, _GIVE_UP, _INSPECT = RetryAction.RETRY, RetryAction.GIVE_UP, RetryAction.INSPECT
 
-# A bind that the API server refused with 409 may be our own earlier one.
+# A bind that the API server refused with 409 may be our own earlier one, and 404 need not be about the pod.
 BINDS = RetryPolicy(
     attempts=6,
     backoff=Backoff(0.1, 2.0),
-    statuses={401: _GIVE_UP, 403: _GIVE_UP, 404: _GIVE_UP, 422: _GIVE_UP, 429: _RETRY},
+    statuses={401: _GIVE_UP, 403: _GIVE_UP, 422: _GIVE_UP, 429: _RETRY},
     client_errors=_INSPECT,
     otherwise=_INSPECT,
 )

@@ -101,7 +101,7 @@ def test_a_write_without_the_lease_is_given_up(policy: RetryPolicy) -> None:
 @pytest.mark.parametrize(
     ("policy", "actions"),
     [
-        (BINDS, {0: "inspect", 401: "give up", 404: "give up", 409: "inspect", 429: "retry", 500: "inspect"}),
+        (BINDS, {0: "inspect", 401: "give up", 404: "inspect", 409: "inspect", 429: "retry", 500: "inspect"}),
         (EVICTIONS, {0: "inspect", 403: "give up", 404: "inspect", 409: "inspect", 429: "retry", 503: "inspect"}),
         (CONDITIONS, {0: "retry", 400: "give up", 404: "give up", 409: "retry", 429: "retry", 500: "retry"}),
         (STATUSES, {0: "retry", 400: "give up", 404: "give up", 409: "give up", 429: "retry", 500: "retry"}),

@@ -137,12 +137,12 @@ async def test_a_bind_is_looked_at_again_before_each_attempt(bench: Bench) -> No
     assert bench.api.methods == ["POST"]
 
 
-@pytest.mark.parametrize("status", [401, 403, 404, 422])
+@pytest.mark.parametrize("status", [401, 403, 422])
 async def test_a_refusal_for_good_is_not_argued_with(bench: Bench, status: int) -> None:
     bench.api.answers["POST"] = [failure(status)]
     await bench.settle(A)
     assert [(name, told.status) for name, told in bench.failures] == [("ml/a", status)]
-    assert [told.reason == OBSOLETE for _, told in bench.failures] == [status == 404], "the pod is gone"
+    assert [told.reason for _, told in bench.failures] == [f"R{status}"]
     assert bench.api.methods == ["POST"]
 
 
@@ -153,7 +153,7 @@ async def test_without_the_lease_a_bind_ends_at_once(bench: Bench) -> None:
     assert bench.api.methods == ["POST"]
 
 
-DOUBTS = [failure(409), failure(500), failure(503), failure(504), failure(0, "Timeout"), failure(0, "NoAnswer")]
+DOUBTS = [*map(failure, (404, 409, 500, 503, 504)), failure(0, "Timeout"), failure(0, "NoAnswer")]
 
 
 @pytest.mark.parametrize("doubt", DOUBTS, ids=lambda doubt: f"{doubt.status} {doubt.reason}")
@@ -178,11 +178,20 @@ async def test_what_is_in_doubt_is_settled_by_a_look_at_the_pod(
     assert bench.api.methods == asked
 
 
-async def test_a_pod_that_is_gone_is_given_up(bench: Bench) -> None:
-    bench.api.answers = {"POST": [failure(500)], "GET": [failure(404)]}
+@pytest.mark.parametrize("first", [404, 500])
+async def test_a_pod_that_is_gone_is_given_up(bench: Bench, first: int) -> None:
+    bench.api.answers = {"POST": [failure(first)], "GET": [failure(404)]}
     await bench.settle(A)
     assert [(told.reason, told.status) for _, told in bench.failures] == [(OBSOLETE, 404)]
     assert bench.api.methods == ["POST", "GET"]
+
+
+async def test_something_else_than_the_pod_is_not_found(bench: Bench) -> None:
+    """A pod that is there waits, and its users are told why."""
+    bench.api.answers = {"POST": [failure(404)] * 9, "GET": [pod()] * 9}
+    await bench.settle(A)
+    assert [(told.reason, told.status) for _, told in bench.failures] == [("R404", 404)]
+    assert bench.api.methods.count("POST") == BINDS.attempts
 
 
 async def test_a_pod_that_is_being_deleted_is_given_up(bench: Bench) -> None:
