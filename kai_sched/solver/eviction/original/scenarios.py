@@ -29,6 +29,7 @@ from kai_sched.solver.state import Context, State
 OK = int(Verdict.OK)
 IS_PIPELINED = int(Status.PIPELINED)
 IS_STUCK = int(Status.STUCK_IN_RELEASING)
+MOST_TIMES = 1024  # that a scenario names a task; a gang of 500 pods may come to it
 
 
 @inner
@@ -109,12 +110,13 @@ def jobs_on(n: int, snapshot: Snapshot, state: State, search: Search) -> int:
 def name_again(j: int, search: Search) -> None:
     """Double how often the scenario names the tasks of job ``j`` that it has so far, in place (``tasks.times`` (T,)).
 
-    These are the recorded victims of the job. Nothing happens if it has none.
+    These are the recorded victims of the job. Nothing happens if it has none. ``rules.validate`` looks at a task as
+    often as it is named, hence the bound.
     """
     if search.jobs.scenario_mark[j] == search.counts.scenario_clock[0]:
         t = search.jobs.first_in_scenario[j] - 1
         while t >= 0:  # Bound: the victims of the job, each once.
-            search.tasks.times[t] *= 2
+            search.tasks.times[t] = min(2 * search.tasks.times[t], MOST_TIMES)
             t = search.tasks.next_in_scenario[t] - 1
 
 
