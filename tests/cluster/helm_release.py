@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
 
@@ -36,11 +37,11 @@ class Release:
         assert done.returncode == 0 or not check, f"helm {' '.join(arguments)}: {done.stdout}{done.stderr}"
         return done.stdout + done.stderr
 
-    def upgrade(self, *settings: str, chart: Path = CHART) -> str:
+    def upgrade(self, *settings: str, chart: Path = CHART, flags: Sequence[str] = ()) -> str:
         """The command of the guide, with webhooks that are called on loopback."""
         every = (f"admission.url=https://127.0.0.1:{self.webhook_port}", *settings)
         values = [word for setting in every for word in ("--set", setting)]
-        return self.helm("upgrade", "-i", RELEASE, str(chart), "--create-namespace", *values)
+        return self.helm("upgrade", "-i", RELEASE, str(chart), "--create-namespace", *flags, *values)
 
     def run(self) -> Operator:
         """Run the Deployment as it is now: its arguments, account and mounted ConfigMaps, as one of its pods."""

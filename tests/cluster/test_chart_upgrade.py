@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
 
 from kai_sched.api.names import KUBERNETES_GROUPS
@@ -130,3 +131,23 @@ def test_no_pod_ends_and_no_queue_is_lost(release: Release, cluster: Cluster, tm
     release.run()
     assert running(cluster) == every
     cluster.kubectl("delete", "runtimeclass", "nvidia")
+
+
+def test_what_kai_scheduler_leaves_is_taken_over(release: Release, cluster: Cluster) -> None:
+    """Its chart leaves definitions, queues and a namespace, which belong to no release, when it is removed."""
+    for path in sorted(CRDS.glob("*.*.yaml")):
+        cluster.kubectl("apply", "--server-side", "-f", str(path))
+    cluster.kubectl("create", "namespace", sharing.NAMESPACE)
+    cluster.add_queues("team")
+    cluster.add_nodes(2, gpus=8)
+    queue = cluster.get("Queue", "team")["metadata"]["uid"]
+    with pytest.raises(AssertionError, match="cannot be imported"):
+        release.upgrade("global.gpuSharing=true")
+    release.upgrade("global.gpuSharing=true", flags=("--take-ownership",))
+    release.run()
+    pods = start_gang(cluster, "gang")
+    assert cluster.get("Queue", "team")["metadata"]["uid"] == queue
+
+    release.helm("uninstall", NAMESPACE, "--wait")
+    assert running(cluster) == pods
+    assert cluster.get("Queue", "team")["metadata"]["uid"] == queue
