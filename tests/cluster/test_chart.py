@@ -136,6 +136,36 @@ def test_the_api_server_takes_all_that_can_be_rendered(cluster: Cluster, tmp_pat
     assert "kai-scheduler-a100" in said
 
 
+def test_metrics_are_read_over_tls_where_the_webhooks_are() -> None:
+    monitor, tls = "monitoring.serviceMonitor.enabled=true", "monitoring.serviceMonitor.tls=true"
+    known = ("monitoring.authenticated=true", "networkPolicy.webhookFrom[0].ipBlock.cidr=10.1.0.0/16")
+    files = rendered_manifests.by_template(rendered_manifests.template(monitor, tls, *known))
+    (endpoint,) = yaml.safe_load(files["monitoring.yaml"])["spec"]["endpoints"]
+    assert (endpoint["port"], endpoint["scheme"]) == ("https-metrics", "https")
+    assert endpoint["tlsConfig"] == {
+        "ca": {"secret": {"name": "kai-sched-webhook-tls", "key": "ca.crt"}},
+        "serverName": f"kai-sched-webhook.{NAMESPACE}.svc",
+    }
+    services = [each for each in yaml.safe_load_all(files["services.yaml"]) if each["kind"] == "Service"]
+    (metrics,) = [each for each in services if each["metadata"]["name"] == DEPLOYMENT]
+    assert {port["name"]: port["targetPort"] for port in metrics["spec"]["ports"]}["https-metrics"] == "webhook"
+
+    def readers(*settings: str) -> object:
+        rendered = rendered_manifests.by_template(rendered_manifests.template(monitor, tls, *known, *settings))
+        (policy,) = [each for each in yaml.safe_load_all(rendered["services.yaml"]) if each["kind"] == "NetworkPolicy"]
+        return policy["spec"]["ingress"][0].get("from")
+
+    assert readers() is None, "everybody may read metrics"
+    blocks = [{"ipBlock": {"cidr": cidr}} for cidr in ("10.1.0.0/16", "10.2.0.0/16")]
+    assert readers("networkPolicy.metricsFrom[0].ipBlock.cidr=10.2.0.0/16") == blocks
+
+    for settings, named in (((), "the webhooks serve it"), ((known[0], "shards[0].name=a100"), "set allShards")):
+        words = [word for each in (monitor, tls, *settings) for word in ("--set", each)]
+        done = rendered_manifests.helm("template", str(rendered_manifests.CHART), *words, check=False)
+        assert done.returncode != 0
+        assert named in done.stderr
+
+
 def sample(name: str) -> list[Object]:
     """An example of KubeRay's for us."""
     (path,) = components.shipped("kuberay", f"ray-cluster.{name}.yaml")
