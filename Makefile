@@ -46,7 +46,7 @@ KERNEL_SUITES := $(PURE) $(wildcard tests/unit/solver) --ignore=tests/unit/solve
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo install test test-all test-fast test-long test-kind check crds docs site bench bench-cluster lock dist
-.PHONY: archive chart image image-tools audit changelog licenses sbom
+.PHONY: archive chart image image-sbom image-tools audit changelog licenses sbom
 .PHONY: manifests clean cluster-tools control-plane cluster-up cluster-down soak chromium screenshot bench-page
 
 help:
@@ -79,6 +79,7 @@ help:
 	@echo "make image      the image, built with Debian's buildah; ARGS='FILE.tar' writes it"
 	@echo "make image-tools    install buildah and mmdebstrap, where there are none (as root, or with sudo)"
 	@echo 'make sbom       dist/kai-sched.cdx.json: the packages that are installed with it (CycloneDX)'
+	@echo "make image-sbom the same of an image's files, Debian's included; ARGS='ROOT FILE'"
 	@echo 'make licenses   their licenses; fails where one is not allowed'
 	@echo 'make audit      their known vulnerabilities; needs a network'
 	@echo "make changelog  what changes/ comes to; ARGS='--version X.Y.Z --yes' puts it into CHANGELOG.md"
@@ -199,6 +200,9 @@ licenses: $(DEV)
 
 sbom: $(RELEASE)
 	PATH="$(CURDIR)/$(BIN):$$PATH" packaging/sbom dist/kai-sched.cdx.json
+
+image-sbom: $(RELEASE)
+	@$(BIN)/python packaging/image_sbom.py $(ARGS)
 
 # What the files of changes/ come to; ARGS='--version X.Y.Z --yes' writes it and removes them.
 changelog: $(RELEASE)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -34,13 +36,18 @@ AS_OF = "as of 2026-01-01 09:30 UTC, the newest time in the files\n"  # of examp
 
 
 @pytest.fixture(scope="module")
-def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
-    """Built once. The folder is removed at the end: it is half a dozen copies of the image."""
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
+    """Has built the image, once. The folder is removed at the end: it is half a dozen copies of the image."""
     subprocess.run(["make", "--silent", "dist/.made"], cwd=ROOT, check=True)
     builder = Builder(tmp_path_factory.mktemp("image"))
     builder.build()
-    yield Container(builder.mounted(), builder.settings())
+    yield builder
     builder.remove()
+
+
+@pytest.fixture(scope="module")
+def container(builder: Builder) -> Container:
+    return Container(builder.mounted(), builder.settings())
 
 
 def account(plane: ControlPlane, folder: Path, token: str) -> dict[Path, str]:
@@ -66,6 +73,19 @@ def test_the_image_is_small_and_has_nothing_of_the_machine_that_built_it(contain
     settings = container.root / "etc" / "pip.conf"
     assert not settings.exists() or settings.read_text() == ""
     assert [program for program in ("pip", "gcc", "cc") if container.run(program=program).returncode != 127] == []
+
+
+def test_the_bill_of_materials_has_the_packages_of_both_kinds(container: Container, tmp_path: Path) -> None:
+    files = [tmp_path / "one.json", tmp_path / "two.json"]
+    for file in files:
+        subprocess.run([sys.executable, ROOT / "packaging/image_sbom.py", container.root, file], check=True)
+    assert files[0].read_bytes() == files[1].read_bytes()
+    found = json.loads(files[0].read_text())
+    assert found["metadata"]["component"]["version"] == __version__
+    there = {each["purl"].partition("@")[0]: each["version"] for each in found["components"]}
+    locked = re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements/runtime.txt").read_text(), re.MULTILINE)
+    assert {f"pkg:pypi/{name}": version for name, version in locked}.items() <= there.items()
+    assert {"pkg:deb/debian/libc6", "pkg:deb/debian/python3.11-minimal"} <= there.keys()
 
 
 def test_it_answers_for_a_stranger_who_may_write_nowhere(container: Container) -> None:
@@ -94,6 +114,18 @@ def test_it_answers_for_a_stranger_who_may_write_nowhere(container: Container) -
     hits, misses = (int(word) for word in counted.stdout.split())
     assert hits > 0
     assert misses == 0, "kernels were compiled anew"
+
+
+def test_a_workload_kind_is_added_to_the_image(builder: Builder, container: Container) -> None:
+    example = ROOT / "examples" / "workload-kind"
+    builder.build_on(example, "localhost/with-kind")
+    own = Container(builder.mounted("localhost/with-kind"), builder.settings())
+    asked = ("simulate", "/run/examples/teams", "/run/examples/workload-kind/minicluster.yaml", "--output", "json")
+    mounts = {ROOT / "examples": "/run/examples"}
+    assert "MiniCluster (flux-framework.org/v1alpha2): 1 object ignored" in container.run(*asked, mounts=mounts).stderr
+    answer = own.run(*asked, mounts=mounts)
+    assert answer.returncode == 0, answer.stderr
+    assert "lammps-3" in answer.stdout
 
 
 def test_the_container_schedules_with_the_rights_of_its_account(

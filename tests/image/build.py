@@ -54,17 +54,23 @@ class Builder:
         container = self.run("from", "scratch")
         self.run("add", "--quiet", container, base_archive(), "/")
         self.run("commit", "--quiet", "--rm", container, BASE_NAME)
-        words = ["--isolation", "chroot", "--pull-never", "--quiet", *_settings(self._folder), "--tag", NAME, ROOT]
-        self.run("build", *words)
+        self._build("--tag", NAME, ROOT)
+
+    def build_on(self, folder: Path, name: str) -> None:
+        """Build an image from the Dockerfile in ``folder`` on what ``build`` has built, its argument IMAGE."""
+        self._build("--build-arg", f"IMAGE={NAME}", "--tag", name, folder)
+
+    def _build(self, *words: str | Path) -> None:
+        self.run("build", "--isolation", "chroot", "--pull-never", "--quiet", *_settings(self._folder), *words)
 
     def settings(self) -> dict[str, Any]:
         """What the image says of how it is run, by the names of the image specification of the OCI: Env, User ..."""
         found: dict[str, Any] = json.loads(self.run("inspect", "--type", "image", NAME))["OCIv1"]["config"]
         return found
 
-    def mounted(self) -> Path:
+    def mounted(self, name: str = NAME) -> Path:
         """The root file system of a container of the image."""
-        return Path(self.run("mount", self.run("from", "--pull-never", NAME)))
+        return Path(self.run("mount", self.run("from", "--pull-never", name)))
 
     def remove(self) -> None:
         """Remove all containers and images of this store."""
