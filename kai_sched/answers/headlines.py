@@ -4,7 +4,7 @@ that costs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from kai_sched.answers.goal import pod_gpus, started_ns
@@ -105,9 +105,12 @@ def headlines(evicted: Iterable[Evict], cluster: Cluster, workloads: Workloads, 
     return found
 
 
-def victims_of(evicted: Sequence[Evict], cluster: Cluster, workloads: Workloads, now_ns: int) -> list[Victim]:
-    """Who loses pods, by name; the evictions of a pod count once."""
-    return _victims(evicted, cluster, workloads, now_ns, _pods_by_group(cluster, workloads) if evicted else {})
+def victims_of(
+    evicted: Sequence[Evict], cluster: Cluster, workloads: Workloads, now_ns: int, again: Set[str] = frozenset()
+) -> list[Victim]:
+    """Who loses pods, by name; the evictions of a pod count once, and as moved if it is bound ``again``."""
+    members = _pods_by_group(cluster, workloads) if evicted else {}
+    return _victims(evicted, cluster, workloads, now_ns, members, again)
 
 
 def _pods_by_group(cluster: Cluster, workloads: Workloads) -> dict[str, list[Pod]]:
@@ -125,6 +128,7 @@ def _victims(
     workloads: Workloads,
     now_ns: int,
     members: Mapping[str, Sequence[Pod]],
+    again: Set[str] = frozenset(),
 ) -> list[Victim]:
     pods: dict[str, dict[str, Evict]] = {}
     for each in evicted:
@@ -133,7 +137,7 @@ def _victims(
     for group, lost in pods.items():
         workload = workloads.of(group)
         held = sum(dict(each.freed).get("gpu", 0.0) for each in lost.values())
-        moved = sum(bool(each.moves_to) for each in lost.values())
+        moved = sum(bool(each.moves_to) or each.pod in again for each in lost.values())
         leaving = (cluster.pods[key] for key in lost if key in cluster.pods)
         up_s = since(started_ns(cluster.pod_groups.get(group), leaving), now_ns)
         size = max(len(members.get(group, ())), len(lost))
@@ -165,15 +169,18 @@ def _paid_alike(members: Sequence[Victim]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a change costs others: ``victims`` lose pods that they keep without it, ``late`` would have started."""
+    """What a change costs others: ``victims`` lose or move pods that they keep without it, ``late`` start without."""
 
     victims: tuple[Victim, ...]
     late: tuple[Workload, ...]
 
     @property
     def text(self) -> str:
-        """ "evicts llama3-70b-sft (nlp): 6 pods, 48 GPUs", or "evicts nobody"."""
-        text = f"evicts {paid_text(self.victims)}" if self.victims else "evicts nobody"
+        """ "evicts llama3-70b-sft (nlp): 6 pods, 48 GPUs", "moves ..." if they start again, or "evicts nobody"."""
+        moved = [each for each in self.victims if each.moved == each.pods]
+        lost = [each for each in self.victims if each.moved < each.pods]
+        sets = (("evicts", lost), ("moves", moved))
+        text = ", and ".join(f"{verb} {paid_text(paid)}" for verb, paid in sets if paid) or "evicts nobody"
         return f"{text}; {some([each.name for each in self.late])} then waits" if self.late else text
 
 

@@ -19,7 +19,7 @@ from kai_sched.model.resources import GPU
 from kai_sched.model.store import Store
 
 # What placement asks of nodes, and of other pods, that can be left out.
-DEMANDS = ("nodeSelector", "nodeAffinity", "podAffinity", "podAntiAffinity", "topologyConstraint")
+DEMANDS = ("nodeSelector", "nodeAffinity", "podAffinity", "podAntiAffinity", "topologyConstraint", "numaAlignment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +140,8 @@ class WithoutDemand:
                 return replace(shape, node_affinity=None)
             case "podAffinity":
                 return replace(shape, affinity=())
+            case "numaAlignment":
+                return replace(shape, numa=None)
             case _:
                 return replace(shape, anti_affinity=())
 

@@ -9,18 +9,17 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
 from kai_sched.answers.changes import AddNodes, Override
-from kai_sched.answers.explain.node_changes import most_nodes, node_kinds
+from kai_sched.answers.explain.node_changes import may_refuse, most_nodes, node_kinds, refusing_nodes
 from kai_sched.answers.explain.queue_changes import unlimited_changes
 from kai_sched.answers.explain.search import Changes, TrialSearch
 from kai_sched.answers.explain.suggestion import smallest_set
 from kai_sched.answers.explain.user_changes import demand_changes
 from kai_sched.answers.goal import group_pods, pod_gpus
 from kai_sched.answers.words import count, number, some
-from kai_sched.answers.workload_changes import Preemptible, Tolerate, waits
+from kai_sched.answers.workload_changes import Preemptible, Tolerate, WithoutDemand, waits
 from kai_sched.cycle.explain.groups import NODE_TEXTS
 from kai_sched.lowering.constraints import untolerated
 from kai_sched.model.config import in_pool
-from kai_sched.model.numa import Alignment, NodeZones
 from kai_sched.model.objects import UNLIMITED, Node, Pod, Queue, Share
 from kai_sched.model.queue_tree import path_to_root
 from kai_sched.model.resources import STORAGE_OF
@@ -44,7 +43,7 @@ class Constraint:
     Attributes
     ----------
     kind
-        "queue", "limit", "quota", "demand", "room", "claim" or "pool".
+        "queue", "limit", "quota", "demand", "numa", "room", "claim" or "pool".
     text
         What it is, with its numbers.
     necessary
@@ -90,6 +89,8 @@ def _candidates(search: TrialSearch, raised: Set[str]) -> Iterator[Constraint]:
         yield from _gates(search, state)
     for change, _ in demand_changes(search, waiting):
         yield Constraint("demand", _demand_text(change, waiting, state), True, (change,))
+    if refusing := refusing_nodes(search, waiting):
+        yield Constraint("numa", _numa_text(len(refusing)), True, (WithoutDemand(search.group, "numaAlignment"),))
     if more := _more_room(search):
         yield Constraint("room", room_text(search, waiting), True, more)
     if state.queue in cluster.queues and (open_ := unlimited_changes(search, "quota")):
@@ -159,7 +160,7 @@ def room_text(search: TrialSearch, waiting: Sequence[Pod]) -> str:
             continue
         room = states[name].idle if name in states else {}
         word = node_word(node, pod, room)
-        if word == _HAS_ROOM and unaligned and _is_aligned(cluster.node_zones.get(name), pod):
+        if word == _HAS_ROOM and unaligned and may_refuse(cluster.node_zones.get(name), pod):
             word = "with room for a pod, but not in its NUMA zones"
         elif word == _HAS_ROOM and homeless:
             word = "with room for a pod, but not for its volumes"
@@ -202,9 +203,10 @@ def node_word(node: Node, pod: Pod, idle: object) -> str:
     return _HAS_ROOM if fits and not pod.shape.share else "full"
 
 
-def _is_aligned(zones: NodeZones | None, pod: Pod) -> bool:
-    """Whether the kubelet of a node with such zones refuses the pod where they cannot hold it."""
-    return zones is not None and zones.policy >= Alignment.RESTRICTED and pod.shape.numa is not None
+def _numa_text(nodes: int) -> str:
+    if nodes == 1:
+        return "NUMA: 1 node refuses pods that do not fit its zones"
+    return f"NUMA: {nodes:,} nodes refuse pods that do not fit their zones"
 
 
 def claim_text(search: TrialSearch, state: GroupState, waiting: Sequence[Pod], raised: Set[str]) -> str:

@@ -210,11 +210,15 @@ def _costs(search: TrialSearch, tried: Tried, workloads: Workloads, base: bool) 
     cluster = search.trials.cluster
     without = search.tried(())
     if base:
-        spared = {each.pod for each in without.evicted} | set(tried.bound)
+        spared = {each.pod for each in without.evicted}
         lost = [each for each in tried.evicted if each.pod not in spared]
     else:
         lost = [each for each in tried.evicted if each.cause == search.group]
-    victims = victims_of(lost, cluster, workloads, search.trials.now_ns)
+        # The background makes room without a cause: it counts where it stays without the group.
+        if nameless := [each for each in tried.evicted if not each.cause]:
+            spared = {each.pod for each in search.tried((Remove(search.group),)).evicted}
+            lost += [each for each in nameless if each.pod not in spared]
+    victims = victims_of(lost, cluster, workloads, search.trials.now_ns, frozenset(tried.bound))
     late = sorted({workloads.pods[key] for key in set(without.bound) - set(tried.bound) if key in workloads.pods})
     late = [group for group in late if group != search.group] if base else []
     return Costs(tuple(victims), tuple(workloads.of(group) for group in late))

@@ -11,9 +11,10 @@ from kai_sched.answers.explain.search import Changes, TrialSearch
 from kai_sched.answers.explain.suggestion import ADMINISTRATOR, Finding, NothingHelps, Suggestion, smallest_set
 from kai_sched.answers.goal import group_pods
 from kai_sched.answers.words import count as count_of
-from kai_sched.answers.workload_changes import waits
+from kai_sched.answers.workload_changes import WithoutDemand, waits
 from kai_sched.model.config import in_pool
-from kai_sched.model.objects import Node
+from kai_sched.model.numa import Alignment, NodeZones
+from kai_sched.model.objects import Node, Pod
 
 KINDS_MAX = 4
 LEAST_NODES_MAX = 16
@@ -24,6 +25,7 @@ def node_findings(search: TrialSearch) -> Iterator[Finding]:
     """What an administrator can do."""
     yield from _more_nodes(search)
     yield from _nodes_back(search)
+    yield from _looser_alignment(search)
 
 
 def node_kinds(search: TrialSearch) -> list[Node]:
@@ -97,6 +99,32 @@ def nodes_that_may_come_back(search: TrialSearch) -> list[Node]:
     cluster, config = search.trials.cluster, search.config
     nodes = [node for node in cluster.nodes.values() if not node.takes_pods and in_pool(node.labels, config)]
     return sorted(nodes, key=lambda node: (-node.allocatable.get("gpu", 0.0), node.name))
+
+
+def may_refuse(zones: NodeZones | None, pod: Pod) -> bool:
+    """Whether the kubelet of a node with such zones refuses the pod where they cannot hold it."""
+    return zones is not None and zones.policy >= Alignment.RESTRICTED and pod.shape.numa is not None
+
+
+def refusing_nodes(search: TrialSearch, waiting: Sequence[Pod]) -> list[str]:
+    """The nodes of the pool whose kubelets refuse a pod of these that their NUMA zones cannot hold."""
+    cluster, config = search.trials.cluster, search.config
+    nodes = [name for name, node in sorted(cluster.nodes.items()) if in_pool(node.labels, config)]
+    return [name for name in nodes if any(may_refuse(cluster.node_zones.get(name), pod) for pod in waiting)]
+
+
+def _looser_alignment(search: TrialSearch) -> Iterator[Finding]:
+    """Kubelets that take pods which they cannot align: for these, as if they asked for no alignment."""
+    cluster = search.trials.cluster
+    waiting = [pod for pod in group_pods(cluster.pods, cluster.pod_groups, search.group) if waits(pod)]
+    if not refusing_nodes(search, waiting):
+        return
+    text = "topologyManagerPolicy best-effort on nodes"
+    changes = (WithoutDemand(search.group, "numaAlignment"),)
+    if search.starts(changes):
+        yield Suggestion("numaAlignment", ADMINISTRATOR, text, "", changes)
+    else:
+        yield NothingHelps("numaAlignment", ADMINISTRATOR, text)
 
 
 def _nodes_back(search: TrialSearch) -> Iterator[Finding]:

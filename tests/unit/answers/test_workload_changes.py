@@ -34,7 +34,7 @@ GANG = cluster_of("""
     queue r
     group g queue=q min=3
     pod g-0 gpu=2 on=a
-    pod g-1..2 gpu=4 selector=zone:x affinity="disk In ssd" near="app In web @ zone" apart="app In db @ zone"
+    pod g-1..2 gpu=4 selector=zone:x affinity="disk In ssd" near="app In a @ zone" apart="app In b @ zone" aligned=gpu:4
     pod g-3 part=0.5
     pod lone queue=q group= gpu=4
 """)
@@ -155,6 +155,7 @@ def test_the_minimum_of_a_group_or_of_one_sub_group() -> None:
         ("nodeAffinity", "node_affinity", None),
         ("podAffinity", "affinity", ()),
         ("podAntiAffinity", "anti_affinity", ()),
+        ("numaAlignment", "numa", None),
     ],
 )
 def test_a_demand_is_left_out_and_no_other(demand: str, field: str, empty: object) -> None:
@@ -164,7 +165,8 @@ def test_a_demand_is_left_out_and_no_other(demand: str, field: str, empty: objec
 
 
 def test_every_demand_has_a_case_above() -> None:
-    assert DEMANDS == ("nodeSelector", "nodeAffinity", "podAffinity", "podAntiAffinity", "topologyConstraint")
+    nodes, others = ("nodeSelector", "nodeAffinity"), ("podAffinity", "podAntiAffinity")
+    assert set(DEMANDS) == {*nodes, *others, "topologyConstraint", "numaAlignment"}
 
 
 class TestTopology:

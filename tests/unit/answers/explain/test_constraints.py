@@ -10,7 +10,7 @@ from kai_sched import Config
 from kai_sched.answers.explain.constraints import node_word
 from kai_sched.model.objects import Pod
 from tests.scenarios.table import cluster_of
-from tests.unit.answers.explain.explained import constraints, explanation, suggested
+from tests.unit.answers.explain.explained import constraints, explanation, flags, suggested
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,11 @@ def test_room_that_no_numa_zone_has_is_told_as_that() -> None:
         'pod s-0 gpu=1 on=a in="1=gpu:1" aligned=gpu:1\nnode b gpu=4\npod t-0 gpu=4 on=b\npod g-0 gpu=2 aligned=gpu:2'
     )
     found = explanation(text, config=replace(Config(), plugins={**Config().plugins, "numa": {}}))
-    texts = [each.text for each in found.constraints if each.kind == "room"]
-    assert texts == ["room: 1 GPU node full, 1 with room for a pod, but not in its NUMA zones"]
+    texts = {each.kind: each.text for each in found.constraints}
+    assert texts["room"] == "room: 1 GPU node full, 1 with room for a pod, but not in its NUMA zones"
+    assert texts["numa"] == "NUMA: 1 node refuses pods that do not fit its zones"
+    assert suggested(found)["numaAlignment"] == ["topologyManagerPolicy best-effort on nodes"]
+    assert flags(found, "numaAlignment") == ["--set workload/ns/g.numaAlignment=none"]
 
 
 def test_what_blocks_it_only_together_is_told_as_that() -> None:

@@ -135,6 +135,37 @@ def test_others_that_would_have_started_are_told_as_late() -> None:
     assert costs["limit"].text == "evicts nobody; young then waits"
 
 
+def test_pods_that_end_and_start_again_elsewhere_are_moved() -> None:
+    """A class of 75 takes the pod of 50, which then starts on the other node."""
+    found = explanation("""
+        node a gpu=2
+        node b gpu=2
+        queue q gpu=4
+        priorityclass high value=75
+        group g queue=q prio=50
+        group one owner=Job/one queue=q prio=50
+        group two owner=Job/two queue=q prio=50
+        pod one-0 gpu=1 on=a unsafe
+        pod two-0 gpu=1 on=b unsafe
+        pod g-0 gpu=2
+    """)
+    costs = {each.kind: costs.text for each, costs in found.suggestions}
+    assert costs["priorityClass"].startswith("moves two (q): 1 pod, 1 GPU")
+
+
+def test_the_background_that_makes_room_is_a_cost() -> None:
+    found = explanation("""
+        node a gpu=2
+        queue q gpu=2
+        group back owner=Job/back queue=q
+        group g queue=q
+        pod back-0 gpu=1 on=a background
+        pod g-0 gpu=2
+    """)
+    assert found.starts
+    assert found.after.text.startswith("evicts back (q): 1 pod, 1 GPU")
+
+
 def test_what_happens_without_the_change_too_is_no_cost_of_it() -> None:
     """ "other" is evicted for "urgent" in any case."""
     found = explanation("""
