@@ -88,13 +88,12 @@ class VolumeBinder:
             self._fail(group, _unbound(FAULTS.note("volumes", group[0].pod, error)))
             return
         self._decided.update({_claim_of(write): write for write in writes})
-        for write in writes:
-            self._show(write)
+        shown = [write for write in writes if self._show(write)]
         if not awaits and not refusal:
             self._submit(group)
             return
         # If one pod is refused, what the others need is written all the same: the next cycle uses it.
-        task = asyncio.create_task(self._carry_out(group, writes, awaits, refusal), name="volumes")
+        task = asyncio.create_task(self._carry_out(group, writes, shown, awaits, refusal), name="volumes")
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
@@ -126,14 +125,22 @@ class VolumeBinder:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _carry_out(
-        self, group: Sequence[Bind], writes: Sequence[VolumeWrite], awaits: Sequence[str], why: str
+        self,
+        group: Sequence[Bind],
+        writes: Sequence[VolumeWrite],
+        shown: Sequence[VolumeWrite],
+        awaits: Sequence[str],
+        why: str,
     ) -> None:
-        """Write, wait, and hand the group on. With ``why`` the group cannot be bound, whatever is written."""
+        """Write, wait, and hand the group on; the store shows those of the writes that are ``shown``.
+
+        With ``why`` the group cannot be bound, whatever is written.
+        """
         selected = {_claim_of(write) for write in writes if not isinstance(write, ClaimVolume)}
         failure: BindFailure | None
         self._n_waiting += len(group)
         try:
-            await asyncio.gather(*(self._deliver(write) for write in writes))
+            await asyncio.gather(*(self._deliver(write, write in shown) for write in writes))
             async with asyncio.timeout(self._timeout_s):
                 failure = _unbound(why) if why else await self._until_bound(group, awaits, selected)
         except ApiFailure as error:
@@ -186,23 +193,29 @@ class VolumeBinder:
                 return _unbound(plan.message)
         return None
 
-    async def _deliver(self, write: VolumeWrite) -> None:
+    async def _deliver(self, write: VolumeWrite, is_shown: bool) -> None:
         try:
             await deliver(_VolumeRequest(self._api, write, self._version), VOLUMES, self._rng)
         except BaseException:
-            self._hide(write)
+            if is_shown:
+                self._hide(write)
             raise
 
-    def _show(self, write: VolumeWrite) -> None:
-        """Show in the store what is being written, so that the next cycle does not decide on it again."""
+    def _show(self, write: VolumeWrite) -> bool:
+        """Show in the store what is being written, so that the next cycle does not decide on it again; return whether
+        that was to be shown: an administrator may have kept the volume for the claim.
+        """
         if isinstance(write, ClaimVolume):
             volume = self._store.get(Volume, write.volume.name)
-            if volume is not None and not volume.claim:
-                self._store.put(replace(volume, claim=write.claim.key, claim_uid=write.claim.uid))
-        else:
-            claim = self._store.get(VolumeClaim, write.claim.key)
-            if claim is not None and not claim.volume:
-                self._store.put(replace(claim, selected_node=write.node))
+            if volume is None or volume.claim:
+                return False
+            self._store.put(replace(volume, claim=write.claim.key, claim_uid=write.claim.uid))
+            return True
+        claim = self._store.get(VolumeClaim, write.claim.key)
+        if claim is None or claim.volume or claim.selected_node == write.node:
+            return False
+        self._store.put(replace(claim, selected_node=write.node))
+        return True
 
     def _hide(self, write: VolumeWrite) -> None:
         """Take back ``_show``: the write failed."""

@@ -114,6 +114,21 @@ async def test_the_next_cycle_sees_what_is_being_written() -> None:
     assert [pod for pod, _ in bench.failed] == ["ml/a"]
 
 
+async def test_a_volume_that_an_administrator_keeps_for_a_claim_stays_so() -> None:
+    """It has a claim without a uid. A write that fails must not let others have it."""
+    bench = Bench()
+    bench.store.put(Node("n1", "n1"))
+    bench.store.put(StorageClass("local", True, "kubernetes.io/no-provisioner"))
+    bench.store.put(Volume("v1", storage_class="local", phase="Available", size_bytes=2.0, claim="ml/a"))
+    bench.store.put(VolumeClaim("ml", "a", storage_class="local", size_bytes=1.0, uid="claim-a"))
+    bench.api.answers["PATCH"] = [failure(500)]
+    bench.binding.submit([A._replace(volumes=(("ml/a", "v1"),))], bench.store.cluster())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert [pod for pod, _ in bench.failed] == ["ml/a"]
+    assert [volume.claim for volume in bench.store.all(Volume).values()] == ["ml/a"]
+
+
 async def test_the_next_cycle_sees_where_a_volume_is_made() -> None:
     bench = Bench()
     bench.store.put(Node("n1", "n1"))
