@@ -27,7 +27,7 @@ from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle.loop import Views
 from kai_sched.operator.decided_cycle import DecidedCycle
 from kai_sched.plan.result import QUEUE_RESOURCES, QueueState
-from kai_sched.reconcile.past_usage import PastUsage, PoolPast, past_of
+from kai_sched.reconcile.past_usage import QUEUES_MAX, PastUsage, PoolPast, past_of
 from kai_sched.telemetry.unexpected import FAULTS
 
 log = structlog.get_logger("usage")
@@ -201,9 +201,11 @@ class UsageAccounts:
 
     async def _write(self, body: Mapping[str, object]) -> None:
         """Write that, and what counts: who decides on the cluster offline reads it there."""
+        # A ConfigMap holds no more than 1 MiB.
+        most = sorted(self._usage.items(), key=lambda each: (-sum(each[1]), each[0]))[:QUEUES_MAX]
         usage = {
             queue: dict(zip(QUEUE_RESOURCES, (round(part, 6) for part in shares), strict=True))
-            for queue, shares in sorted(self._usage.items())
+            for queue, shares in sorted(most)
         }
         body = {"data": {names.PAST_USAGE_KEY: msgspec.json.encode(usage).decode()}, **body}
         try:

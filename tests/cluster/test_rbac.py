@@ -135,6 +135,8 @@ def test_one_apply_installs_it_and_it_needs_no_right_but_those_it_is_given(
     cluster: Cluster, own_plane: ControlPlane, proxy: Proxy, operator: StartOperator
 ) -> None:
     install(cluster)
+    for name in ("namespace", "rbac", "policies"):  # a policy says which ConfigMaps it may write
+        cluster.kubectl("apply", "--server-side", "-f", str(MANIFESTS / f"components/gpu-sharing/{name}.yaml"))
     token = own_plane.service_account_token(SYSTEM_NAMESPACE, "scheduler")
     kubeconfig = own_plane.kubeconfig("scheduler", proxy.url, token)
     mark = own_plane.audit.mark()
