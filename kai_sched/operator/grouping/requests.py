@@ -58,7 +58,8 @@ class GroupingRequests:
             return
         if uncached:
             self._uncached.add(source)
-        self._requested_s[source] = self._monotonic() + delay_s
+        # From now, and not from when it is due: sources that share an owner would each want an answer of their own.
+        self._requested_s[source] = self._monotonic()
         self.reconciles.add(source, delay_s)
 
     def begin(self, source: str) -> tuple[float, bool]:

@@ -67,6 +67,32 @@ async def test_jobs_of_a_job_set_share_what_follows_from_it(played: Played, monk
     assert len(built) <= jobs / 2
 
 
+async def test_jobs_that_come_one_after_the_other_are_asked_about_once(played: Played) -> None:
+    """The answer about the JobSet may be older than a Job; then the Job is decided again, with the next answer."""
+    jobs = 100
+
+    async def slow(_method: str, _path: str) -> None:
+        await asyncio.sleep(0.004)
+
+    played.api.before = slow
+    meta = {"name": "js", "uid": "uid-js", "labels": {"kai.scheduler/queue": "team"}}
+    spec = {"replicatedJobs": [{"name": "w", "replicas": jobs, "template": {"spec": {}}}]}
+    top = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": meta, "spec": spec}
+    top = played.api.put(top)
+    played.start()
+    await asyncio.sleep(0.1)
+    label = "jobset.sigs.k8s.io"
+    for n in range(jobs):
+        labels = {f"{label}/replicatedjob-name": "w", f"{label}/job-index": str(n)}
+        played.owned(played.api.put(below(top, job(f"w-{n}"))), f"pod-{n}", labels=labels)
+        await asyncio.sleep(0.002)
+    await settle(played)
+    while played.intake.groups._pending:  # noqa: ASYNC110 - tells nobody
+        await asyncio.sleep(0.05)
+    assert played.place("pod-0") == ("pg-js-uid-js", "w-replica-0")
+    assert played.api.asked_for("GET") <= 4 * jobs
+
+
 async def test_hosts_of_a_ray_cluster_are_counted_once_for_all_that_are_decided_together(
     played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:

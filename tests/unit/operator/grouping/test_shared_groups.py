@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.api import core
+from kai_sched.operator.grouping import workload_grouper
 from kai_sched.operator.grouping.wanted_group import WantedGroup
 from kai_sched.reconcile.grouping.manifest import Grouping, QueueChoice
 from tests.unit.operator.grouped import GROUPS, Object, Played, below, job, settle, until, workload
@@ -71,8 +72,11 @@ async def test_a_pod_that_leaves_after_its_owner_is_not_told_of_a_pod_of_another
     assert played.events == []
 
 
-async def test_a_change_is_seen_while_only_pods_of_another_owner_wait(played: Played) -> None:
+async def test_a_change_is_seen_while_only_pods_of_another_owner_wait(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The one that decides about the group has pods on nodes alone, and it is what is asked."""
+    monkeypatch.setattr(workload_grouper, "RESYNC_S", 0.02)
     a, b = await two_jobs(played)
     played.owned(a, "a-1")
     await settle(played)
