@@ -275,7 +275,10 @@ def merged(
         else:
             labels[key] = value
     annotations = {**(meta.get("annotations") or {}), **new["metadata"]["annotations"]}
-    meta |= {"annotations": annotations, "ownerReferences": new["metadata"]["ownerReferences"]}
+    meta["annotations"] = annotations
+    # One without an owner has lost it with `--cascade=orphan`. With the reference again it would end with the owner.
+    if meta.get("ownerReferences"):
+        meta["ownerReferences"] = new["metadata"]["ownerReferences"]
     if labels or "labels" in meta:
         meta["labels"] = labels
     return {**old, "metadata": meta, "spec": {**wanted, **kept}}

@@ -24,7 +24,12 @@ def test_an_update_keeps_what_people_may_change() -> None:
         "preemptionDelay": "1s",
     }
     spec |= {"priorityClassName": "build", "topologyConstraint": {"topology": "net"}}
-    meta = {"name": "pg-train-uid-train", "resourceVersion": "5", "annotations": {"own": "x"}, "ownerReferences": []}
+    meta = {
+        "name": "pg-train-uid-train",
+        "resourceVersion": "5",
+        "annotations": {"own": "x"},
+        "ownerReferences": [{"uid": "u"}],
+    }
     old = {
         "metadata": {**meta, "labels": {"kai.scheduler/queue": "moved", "own": "y"}},
         "spec": spec,
@@ -44,6 +49,14 @@ def test_an_update_keeps_what_people_may_change() -> None:
     assert found["metadata"]["annotations"]["own"] == "x"
     assert found["metadata"]["ownerReferences"] == new["metadata"]["ownerReferences"]
     assert (found["status"], found["metadata"]["resourceVersion"]) == ({"s": 1}, "5")
+
+
+def test_a_group_that_has_lost_its_owner_gets_none_again() -> None:
+    """Somebody deletes the owner and leaves what is below it (`--cascade=orphan`): the group must not end with it."""
+    top = job(labels=QUEUE)
+    new = grouping(pod("p", top), World((top,))).manifest
+    meta = {key: value for key, value in new["metadata"].items() if key != "ownerReferences"}
+    assert merged({**new, "metadata": meta}, new, "kai.scheduler/queue", "kai.scheduler/node-pool")["metadata"] == meta
 
 
 def test_an_update_that_changes_nothing_gives_the_same_object() -> None:
