@@ -139,7 +139,9 @@ def in_brief(state: GroupState, reason: Reason, asked: float, queues: dict[str, 
     if reason.code == NO_FIT and reason.facts is not None:
         return _no_room(state, reason.facts, asked, queues)
     if reason.code == NO_QUEUE:
-        return f"there is no queue {state.queue!r}" if state.queue else "it names no queue"
+        is_there = " is ignored: " in reason.message
+        known = reason.message.partition(";")[0] if is_there else f"there is no queue {state.queue!r}"
+        return known if state.queue else "it names no queue"
     if reason.code == QUEUE_NOT_LEAF:
         return f"queue {state.queue} has child queues"
     return reason.message

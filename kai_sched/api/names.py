@@ -176,6 +176,7 @@ DEFAULT_POOL = "default"
 # Annotations and environment of pods with a part of a GPU, from admission on
 MPS_ANNOTATION = "mps"
 GPU_CONTAINER_ANNOTATION = "gpu-fraction-container-name"
+DEFAULT_SCHEDULER = "default-scheduler"  # of Kubernetes itself: of pods that name none
 VISIBLE_DEVICES_ENV = "NVIDIA_VISIBLE_DEVICES"
 NUMBER_OF_GPUS_ENV = "RUNAI_NUM_OF_GPUS"
 GPU_PORTION_ENV = "GPU_PORTION"

@@ -17,8 +17,6 @@ from kai_sched.model.read.kinds import NODE, POD, POD_GROUP, QUEUE
 from kai_sched.model.read.meta import DEFAULT_NAMESPACE
 from kai_sched.telemetry.pace import Pace
 
-DEFAULT_SCHEDULER = "default-scheduler"  # of Kubernetes itself
-
 
 class _SpecWithQueue(msgspec.Struct, rename="camel"):
     scheduler_name: str | None = None
@@ -66,8 +64,8 @@ def _workload(item: Item, found: _ObjectWithName) -> tuple[str, str] | None:
     meta, kind = found.metadata, item.kind[1]
     owner = next(iter(meta.owner_references or ()), None)
     if item.kind == POD:
-        scheduler = (found.spec or _SpecWithQueue()).scheduler_name or DEFAULT_SCHEDULER
-        if scheduler == DEFAULT_SCHEDULER or names.POD_GROUP_ANNOTATION in (meta.annotations or {}):
+        scheduler = (found.spec or _SpecWithQueue()).scheduler_name or names.DEFAULT_SCHEDULER
+        if scheduler == names.DEFAULT_SCHEDULER or names.POD_GROUP_ANNOTATION in (meta.annotations or {}):
             return None
     elif item.kind != POD_GROUP and owner is not None:
         return None

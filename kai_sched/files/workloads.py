@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from kai_sched.api import core
+from kai_sched.api import core, names
 from kai_sched.files.controllers.kinds import made_up_uid
 from kai_sched.files.controllers.registry import controllers_of
 from kai_sched.files.controllers.workload import ControlledWorkload, Controller
@@ -32,7 +32,6 @@ from kai_sched.workload_kinds import installed_kinds
 # No workload has more; a number with a zero too many must not fill the memory.
 OBJECTS_MAX = 100_000
 SECOND_NS = 1_000_000_000
-DEFAULT_SCHEDULER = "default-scheduler"
 
 
 class _Suspendable(core.Wire):
@@ -187,7 +186,7 @@ class _Maker:
             if child.kind == VOLUME_CLAIM:
                 ours.append(child)
             elif child.kind == POD:
-                scheduler = _scheduler.decode(child.raw).spec.scheduler_name or DEFAULT_SCHEDULER
+                scheduler = _scheduler.decode(child.raw).spec.scheduler_name or names.DEFAULT_SCHEDULER
                 if scheduler == self._config.scheduler_name:
                     ours.append(child)
                 else:

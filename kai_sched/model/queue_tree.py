@@ -10,10 +10,14 @@ from kai_sched.model.objects import Queue
 
 
 def rooted_queues(queues: Mapping[str, Queue]) -> dict[str, Queue]:
-    """The queues whose ancestors all exist, level by level. Queues in a cycle, and below one, are left out."""
+    """The queues whose ancestors all exist, level by level. Queues in a cycle, and below one, are left out.
+
+    A queue without a name is left out, too: it would be its own parent.
+    """
     children: dict[str, list[str]] = {}
     for name, queue in queues.items():
-        children.setdefault(queue.parent, []).append(name)
+        if name:
+            children.setdefault(queue.parent, []).append(name)
     found: dict[str, Queue] = {}
     frontier = children.get("", [])
     while frontier:

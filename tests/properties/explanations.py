@@ -11,19 +11,24 @@ from itertools import combinations, product
 from kai_sched import Cluster, Config, Store, run_cycle
 from kai_sched.answers.changes import AddNodes, Change, Remove, SetQueue, Uncordon, changed
 from kai_sched.answers.explain.suggestion import Suggestion
+from kai_sched.answers.trial import decide_unasked
 from kai_sched.answers.workload_changes import (
     InClass,
+    InPool,
     InQueue,
     Minimum,
     PodCount,
     PodGpus,
     Preemptible,
+    RequiredLevel,
     Tolerate,
     WithoutDemand,
 )
 from kai_sched.cycle.hint_tracker import HintTracker
+from kai_sched.cycle.shards import AllShards
 from kai_sched.cycle.world.pods import World, advance
 from kai_sched.model import objects as o
+from kai_sched.model.config import in_pool
 from tests.properties.clusters import NOW_NS
 
 SECOND_NS = 10**9
@@ -36,9 +41,25 @@ WORLD = World(SECOND_NS, revives=False, restarts_clocks=False, keeps_devices=Fal
 Changes = tuple[Change, ...]
 
 
-def settled(cluster: Cluster, config: Config, changes: Sequence[Change] = ()) -> Cluster:
-    """The cluster once it has been left alone after the changes."""
+def settled(cluster: Cluster, shards: Sequence[Config], changes: Sequence[Change] = ()) -> Cluster:
+    """The cluster once it has been left alone after the changes, with the cycles of these shards."""
     store: Store = changed(cluster, changes)
+    return _alone(store, shards[0]) if len(shards) == 1 else _together(store, shards)
+
+
+def _together(store: Store, shards: Sequence[Config]) -> Cluster:
+    cycles, now_ns = AllShards(shards, decide_unasked).begin(), NOW_NS
+    for _ in range(CYCLES_MAX):
+        view, serial = store.cluster(), store.serial
+        result = cycles.decide(view, now_ns)
+        advance(store, view, result, now_ns, WORLD)
+        if store.serial == serial and not cycles.changed:
+            break
+        now_ns += SECOND_NS
+    return store.cluster()
+
+
+def _alone(store: Store, config: Config) -> Cluster:
     now_ns, tracker, before = NOW_NS, HintTracker(), None
     for _ in range(CYCLES_MAX):
         view, hints = store.cluster(), tracker.next_hints()
@@ -96,11 +117,18 @@ def met(name: str, group: o.PodGroup, held: Sequence[o.Pod]) -> bool:
     return ready >= (len(children) if wanted is None else wanted)
 
 
-def starts(cluster: Cluster, config: Config, group: str, changes: Sequence[Change] = ()) -> bool:
-    """Whether the changes start the group: it runs, and where it ran before, with more pods."""
+def starts(cluster: Cluster, shards: Sequence[Config], group: str, changes: Sequence[Change] = ()) -> bool:
+    """Whether the changes start the group: it runs, and where it ran before, with more pods.
+
+    Of several shards only that of the group is decided, unless the changes put it into another one.
+    """
     now = members(cluster, group)
     before = len(holders(now)) if runs(cluster, group) else 0
-    after = settled(cluster, config, changes)
+    if not any(isinstance(each, InPool) for each in changes):
+        known = cluster.pod_groups.get(group)
+        labels = known.labels if known is not None else now[0].labels
+        shards = [each for each in shards if in_pool(labels, each)]
+    after = settled(cluster, shards, changes)
     return runs(after, group) and len(holders(members(after, group))) > before
 
 
@@ -132,10 +160,21 @@ def smaller(found: Suggestion, cluster: Cluster, group: str, priority: int) -> I
         case WithoutDemand() | Tolerate() | Uncordon():
             for size in range(1, len(found.changes)):
                 yield from combinations(found.changes, size)
-        case Preemptible() | InQueue() | Remove():
+        case RequiredLevel():
+            (topology,) = {cluster.topologies[each.topology] for each in _required(cluster, group)}
+            now = min(topology.level(each.required_level) for each in _required(cluster, group))
+            found_at = topology.level(first.level) if first.level else now  # preferred: made or not
+            yield from ((RequiredLevel(group, topology.levels[level - 1]),) for level in range(found_at + 1, now))
+        case Preemptible() | InQueue() | Remove() | InPool():
             return
         case _:
             raise AssertionError(f"no measure for {first}")
+
+
+def _required(cluster: Cluster, group: str) -> list[o.TopologyConstraint]:
+    known = cluster.pod_groups[group]
+    constraints = [known.topology, *(each.topology for each in known.sub_groups)]
+    return [each for each in constraints if each is not None and each.required_level]
 
 
 def smaller_amounts(changes: Sequence[SetQueue], cluster: Cluster) -> Iterator[Changes]:

@@ -8,28 +8,30 @@ from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
-from kai_sched.answers.changes import AddNodes, Override
+from kai_sched.answers.changes import AddNodes
 from kai_sched.answers.explain.node_changes import may_refuse, most_nodes, node_kinds, refusing_nodes
 from kai_sched.answers.explain.queue_changes import unlimited_changes
 from kai_sched.answers.explain.search import Changes, TrialSearch
 from kai_sched.answers.explain.suggestion import smallest_set
+from kai_sched.answers.explain.unknown_queue import unknown_queue, with_stand_in
 from kai_sched.answers.explain.user_changes import demand_changes
-from kai_sched.answers.goal import group_pods, pod_gpus
+from kai_sched.answers.goal import group_labels, group_pods, pod_gpus
 from kai_sched.answers.words import count, number, some
 from kai_sched.answers.workload_changes import Preemptible, Tolerate, WithoutDemand, waits
+from kai_sched.api.names import DEFAULT_SCHEDULER
 from kai_sched.cycle.explain.groups import NODE_TEXTS
 from kai_sched.lowering.constraints import untolerated
 from kai_sched.model.config import in_pool
-from kai_sched.model.objects import UNLIMITED, Node, Pod, Queue, Share
+from kai_sched.model.objects import Node, Pod
 from kai_sched.model.queue_tree import path_to_root
 from kai_sched.model.resources import STORAGE_OF
 from kai_sched.model.selectors import admits
 from kai_sched.plan.amounts import show_amount, show_number
 from kai_sched.plan.reasons import NO_DOMAIN, OVER_QUOTA
 from kai_sched.plan.result import QUEUE_RESOURCES, GroupState
+from kai_sched.reconcile.status.pod_conditions import unknown_group, unserved_pool
 from kai_sched.snapshot.verdicts import Verdict
 
-_OPEN = Share(UNLIMITED, UNLIMITED, 1.0)
 _HAS_ROOM = "with room for a pod"
 _NOT_ALIGNED = NODE_TEXTS[Verdict.NOT_ALIGNED]
 _OF_VOLUMES = (NODE_TEXTS[Verdict.NO_CAPACITY], NODE_TEXTS[Verdict.NOT_ATTACHABLE], STORAGE_OF, "attachable volume")
@@ -43,7 +45,7 @@ class Constraint:
     Attributes
     ----------
     kind
-        "queue", "limit", "quota", "demand", "numa", "room", "claim" or "pool".
+        "queue", "limit", "quota", "demand", "numa", "room", "claim", "pool", or "unseen": no scheduler decides it.
     text
         What it is, with its numbers.
     necessary
@@ -82,9 +84,9 @@ def _candidates(search: TrialSearch, raised: Set[str]) -> Iterator[Constraint]:
         return
     pods = group_pods(cluster.pods, cluster.pod_groups, search.group)
     waiting = [pod for pod in pods if waits(pod)]
-    if state.queue not in cluster.queues:
-        queue = Queue(state.queue, uid="", cpu=_OPEN, memory=_OPEN, gpu=_OPEN)
-        yield Constraint("queue", f"there is no queue {state.queue!r}", True, (Override("", (queue,)),))
+    problem = unknown_queue(cluster, state.queue, search.config)
+    if problem:
+        yield Constraint("queue", problem, True, with_stand_in(search.group, search.config))
     else:
         yield from _gates(search, state)
     for change, _ in demand_changes(search, waiting):
@@ -93,7 +95,7 @@ def _candidates(search: TrialSearch, raised: Set[str]) -> Iterator[Constraint]:
         yield Constraint("numa", _numa_text(len(refusing)), True, (WithoutDemand(search.group, "numaAlignment"),))
     if more := _more_room(search):
         yield Constraint("room", room_text(search, waiting), True, more)
-    if state.queue in cluster.queues and (open_ := unlimited_changes(search, "quota")):
+    if not problem and (open_ := unlimited_changes(search, "quota")):
         yield Constraint("claim", claim_text(search, state, waiting, raised), True, open_)
 
 
@@ -131,6 +133,23 @@ def _demand_text(change: object, waiting: Sequence[Pod], state: GroupState) -> s
         return f"topology: {state.reason.message.split(';')[0]}"
     words = {"nodeAffinity": "node affinity", "podAffinity": "pod affinity", "podAntiAffinity": "pod anti-affinity"}
     return f"{words.get(demand, demand)}: it is required, and leaves too few nodes"
+
+
+def unseen(search: TrialSearch, pods: Sequence[Pod]) -> Constraint:
+    """Why no cycle has seen the group at all, so that no change was tried."""
+    cluster, trials = search.trials.cluster, search.trials
+    labels = group_labels(cluster, search.group)
+    scheduler = trials.config.scheduler_name
+    others = sorted({pod.scheduler or DEFAULT_SCHEDULER for pod in pods if pod.scheduler != scheduler})
+    if others:
+        text = f"its pods name the scheduler {others[0]!r}, and this is {scheduler!r}"
+    elif not any(in_pool(labels, each) for each in trials.shards or (trials.config,)):
+        text = unserved_pool(labels.get(trials.config.node_pool_label, "")).message
+    elif search.group not in cluster.pod_groups and pods and pods[0].group:
+        text = unknown_group(pods[0].group_key).message
+    else:
+        text = "the scheduler left it out, as it could not be read: see the warnings about it"
+    return Constraint("unseen", text, True, ())
 
 
 def _more_room(search: TrialSearch) -> Changes:

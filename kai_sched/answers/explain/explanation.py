@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kai_sched.answers.changes import Remove, SetQueue
-from kai_sched.answers.explain.constraints import Constraint, blocking
+from kai_sched.answers.explain.constraints import Constraint, blocking, unseen
 from kai_sched.answers.explain.node_changes import node_findings
 from kai_sched.answers.explain.pool_changes import pool_constraints, pool_findings
 from kai_sched.answers.explain.queue_changes import queue_findings
 from kai_sched.answers.explain.search import TrialSearch, Tried
 from kai_sched.answers.explain.suggestion import ROLES, Finding, NothingHelps, Suggestion
+from kai_sched.answers.explain.unknown_queue import unknown_queue
 from kai_sched.answers.explain.user_changes import user_findings
 from kai_sched.answers.explain.waiting import may_start, waiting_findings
 from kai_sched.answers.explain.workload_state import WorkloadState, workload_state
@@ -126,13 +127,16 @@ def explain(
     constraints: list[Constraint] = []
     if doing.name == "waits" and not starts:
         found = list(_findings(search, workloads))
-        constraints = blocking(search, _raised_queues(found))
+        is_seen = state is not None and any(pod.scheduler == trials.config.scheduler_name for pod in pods)
+        constraints = blocking(search, _raised_queues(found)) if is_seen else [unseen(search, pods)]
     waiting = [pod for pod in pods if waits(pod)]
     suggested = [(each, costs_of(search, each, workloads)) for each in found if isinstance(each, Suggestion)]
     if found and len(trials.shards) > 1:
         pools = TrialSearch(trials.of_all_shards(), workload.group)
         moves = list(pool_findings(pools))
-        constraints += pool_constraints(pools, moves, waiting)
+        if elsewhere := list(pool_constraints(pools, moves, waiting)):
+            # It blocks the group alone, and needs no others.
+            constraints = [each for each in constraints if each.necessary] + elsewhere
         suggested += [(each, costs_of(pools, each, workloads)) for each in moves if isinstance(each, Suggestion)]
         found = sorted((*found, *moves), key=lambda each: ROLES.index(each.role))
         suggested.sort(key=lambda each: ROLES.index(each[0].role))
@@ -141,7 +145,7 @@ def explain(
     priority, preemptible = _standing(search, state, pods)
     return Explanation(
         workload=workload,
-        queue=state.queue if state else "",
+        queue=state.queue if state else group.queue if group else pods[0].queue if pods else "",
         priority_class=(group.priority_class if group else pods[0].priority_class if pods else ""),
         priority=priority,
         preemptible=preemptible,
@@ -227,7 +231,7 @@ def _costs(search: TrialSearch, tried: Tried, workloads: Workloads, base: bool) 
 def _standing(search: TrialSearch, state: GroupState | None, pods: Sequence[Pod]) -> tuple[int, bool]:
     """The priority and whether it may be evicted; a cycle does not work these out for a queue that does not exist."""
     cluster = search.trials.cluster
-    if state is not None and state.queue in cluster.queues:
+    if state is not None and not unknown_queue(cluster, state.queue, search.config):
         return state.priority, state.preemptible
     group = cluster.pod_groups.get(search.group)
     name = group.priority_class if group else pods[0].priority_class if pods else ""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from kai_sched.answers.explain.constraints import Constraint, room_text
 from kai_sched.answers.explain.search import Changes, TrialSearch
 from kai_sched.answers.explain.suggestion import USER, Finding, NothingHelps, Suggestion
+from kai_sched.answers.goal import group_pods
 from kai_sched.answers.workload_changes import InPool, InQueue
 from kai_sched.model.checks import leaf_queues
 from kai_sched.model.config import Config, sees_queue
@@ -23,14 +24,17 @@ def pool_findings(search: TrialSearch) -> Iterator[Finding]:
 
     ``search`` decides all shards. Where the queue of the group is not one of the other pool, it changes, too.
     """
-    state = search.base.first.groups.get(search.group)
     others = [shard for shard in search.trials.shards if shard.node_pool != search.config.node_pool]
-    if state is None or not others:
+    if not others:
         return
+    cluster = search.trials.cluster
+    pods = group_pods(cluster.pods, cluster.pod_groups, search.group)
+    known = cluster.pod_groups.get(search.group)
+    queue = known.queue if known else pods[0].queue if pods else ""
     able: list[tuple[int, str, Changes]] = []
     looked = others[: search.affordable(len(others))]
     for shard in looked:
-        for changes in _moves(search, state.queue, shard):
+        for changes in _moves(search, queue, shard):
             if search.starts(changes):
                 able.append((len(search.tried(changes).evicted), shard.node_pool, changes))
                 break
@@ -70,6 +74,7 @@ def pool_constraints(search: TrialSearch, found: Sequence[Finding], waiting: Seq
             own, (_, _, room) = _named(search.config.node_pool), room_text(search, waiting).partition(": ")
             room = room.rpartition(": ")[2]
             others = [change.pool for change in each.changes if isinstance(change, InPool)]
-            text = f"pool: {own} ({room}); it starts in {_named(others[0])}"
+            there = f"in {_named(others[0])}" if others[0] else "without a node pool"
+            text = f"pool: {own} ({room}); it starts {there}"
             yield Constraint("pool", text, True, each.changes)
             return

@@ -231,6 +231,6 @@ def _other_queue(search: TrialSearch) -> Iterator[Finding]:
     # Those first in which it costs others least.
     able.sort(key=lambda name: (len(search.tried((InQueue(search.group, name),)).evicted), name))
     for name in able[:MOST_QUEUES]:
-        yield Suggestion("queue", USER, f"queue {name} instead of {own}", "", (InQueue(search.group, name),))
+        yield Suggestion("queue", USER, f"queue {name} instead of {own or 'none'}", "", (InQueue(search.group, name),))
     if not able:
         yield NothingHelps("queue", USER, f"another queue ({len(looked)} of {len(leaves)} tried)")

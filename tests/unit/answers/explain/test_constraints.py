@@ -116,3 +116,34 @@ def test_room_that_cannot_attach_the_volumes_of_the_pod_is_told_as_that() -> Non
         "room: 1 GPU node with room for a pod, but not for its volumes"
     ]
     assert "1 more node like a" in [text for texts in suggested(found).values() for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("group g queue=none", "there is no queue 'none'"),
+        ("group g queue=", "it names no queue"),
+        ("queue x parent=gone\ngroup g queue=x", "queue 'x' is ignored, as there is no queue 'gone'"),
+        ("queue x parent=y\nqueue y parent=x\ngroup g queue=x", "queue 'x' is ignored, as its parents form a cycle"),
+        ("queue x labels=kai.scheduler/node-pool:a\ngroup g queue=x", "queue 'x' is in node pool a"),
+    ],
+)
+def test_a_queue_that_the_scheduler_does_not_know(text: str, told: str) -> None:
+    found = explanation(f"node a gpu=8\nqueue q\n{text} prio=60\npod g-0 gpu=1")
+    assert [(each.text, each.necessary) for each in found.constraints] == [(told, True)]
+    assert (found.priority, found.preemptible) == (60, True)
+    assert suggested(found)["queue"][0].startswith("queue q instead of ")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("pod g gpu=1 group= queue=q foreign=other", "its pods name the scheduler 'other', and this is 'kai-scheduler'"),
+        ("group g labels=kai.scheduler/node-pool:b\npod g-0 gpu=1", "no SchedulingShard has node pool 'b', so"),
+    ],
+)
+def test_what_no_cycle_sees_is_told_as_that(text: str, told: str) -> None:
+    found = explanation(f"node a gpu=8\nqueue q\n{text}")
+    (only,) = found.constraints
+    assert (only.kind, only.text.startswith(told), only.without) == ("unseen", True, ())
+    assert found.queue == "q"
