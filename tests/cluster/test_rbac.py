@@ -43,6 +43,12 @@ def install(cluster: Cluster) -> None:
     assert {("CustomResourceDefinition", name) for name in crds} <= mine
 
 
+def share_gpus(cluster: Cluster) -> None:
+    """The component for parts of GPUs, whose policy says which ConfigMaps the scheduler may write."""
+    for name in ("namespace", "rbac", "policies"):
+        cluster.kubectl("apply", "--server-side", "-f", str(MANIFESTS / f"components/gpu-sharing/{name}.yaml"))
+
+
 def granted(cluster: Cluster) -> set[tuple[str, str]]:
     """Verb and subject of all that the roles of the manifests allow."""
     names = ("kai-scheduler", "kai-scheduler-certificate")
@@ -135,8 +141,7 @@ def test_one_apply_installs_it_and_it_needs_no_right_but_those_it_is_given(
     cluster: Cluster, own_plane: ControlPlane, proxy: Proxy, operator: StartOperator
 ) -> None:
     install(cluster)
-    for name in ("namespace", "rbac", "policies"):  # a policy says which ConfigMaps it may write
-        cluster.kubectl("apply", "--server-side", "-f", str(MANIFESTS / f"components/gpu-sharing/{name}.yaml"))
+    share_gpus(cluster)
     token = own_plane.service_account_token(SYSTEM_NAMESPACE, "scheduler")
     kubeconfig = own_plane.kubeconfig("scheduler", proxy.url, token)
     mark = own_plane.audit.mark()

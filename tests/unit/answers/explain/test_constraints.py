@@ -138,7 +138,10 @@ def test_a_queue_that_the_scheduler_does_not_know(text: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("pod g gpu=1 group= queue=q foreign=other", "its pods name the scheduler 'other', and this is 'kai-scheduler'"),
+        (
+            "pod g gpu=1 group= queue=q foreign=other",
+            "its pods name the scheduler 'other', and this is 'kai-scheduler'",
+        ),
         ("group g labels=kai.scheduler/node-pool:b\npod g-0 gpu=1", "no SchedulingShard has node pool 'b', so"),
     ],
 )
