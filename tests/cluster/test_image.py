@@ -125,7 +125,7 @@ def test_a_workload_kind_is_added_to_the_image(builder: Builder, container: Cont
     assert "MiniCluster (flux-framework.org/v1alpha2): 1 object ignored" in container.run(*asked, mounts=mounts).stderr
     answer = own.run(*asked, mounts=mounts)
     assert answer.returncode == 0, answer.stderr
-    assert "lammps-3" in answer.stdout
+    assert "ml-team-a/lammps-j3" in answer.stdout
 
 
 def test_the_container_schedules_with_the_rights_of_its_account(
