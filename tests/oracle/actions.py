@@ -35,6 +35,7 @@ from tests.oracle.world import (
     ready,
     world_of,
 )
+from tests.oracle.zones import meets_leaving
 
 NOT_KEPT = ("stalegangeviction", "backgroundpods")  # by whom evictions are not taken back when there is room
 
@@ -122,7 +123,7 @@ def _stays(session: Session, task: Task) -> bool:
             return False
         session.placed.remove(task.pod.key)
         put(home, stays, -1)
-        task.shadow, task.devices = None, stays.devices
+        task.shadow, task.devices, task.zones = None, stays.devices, stays.zones
         move(world, job, task, task.before, home.node.name)
         return True
     evicted = {each.pod for each in session.evictions if each.action not in NOT_KEPT}
@@ -149,6 +150,8 @@ def _bind_what_is_free(session: Session) -> None:
     waits_for_others = {each.cause for each in session.evictions}
     gone = {each.pod for each in session.evictions}
     present = {name: _as_it_is(machine, world) for name, machine in world.machines.items()}
+    there_before = [task for task in world.tasks if task.start in USED]
+    leave = {task.pod.key for task in there_before if task.start == "Releasing" or task.status != task.start}
     for key in session.placed:
         job = next((each for each in world.jobs for task in each.tasks if task.pod.key == key), None)
         if job is None or job.group.key in waits_for_others:
@@ -162,7 +165,9 @@ def _bind_what_is_free(session: Session) -> None:
         for task in there:
             put(present[task.node], task)
             good = good and _has_enough(present[task.node], task)
-            good = good and not any(in_the_way(other, task) for other in present[task.node].tasks)
+            beside = present[task.node].tasks
+            good = good and not meets_leaving(task, [other for other in beside if other.pod.key in leave])
+            good = good and not any(in_the_way(other, task) for other in beside)
         for task, copy in zip(waits, there, strict=True):
             if good:
                 move(world, job, task, "Binding", task.node)
@@ -176,7 +181,8 @@ def _as_it_is(machine: Machine, world: World) -> Machine:
     present = replace(machine, idle=idle, releasing={}, tasks=[])
     for task in world.tasks:
         if task.start in USED and (task.pod.node or task.node) == machine.node.name:
-            put(present, replace(task, status="Running", node=machine.node.name, devices=task.first_devices))
+            first = {"devices": task.first_devices, "zones": task.first_zones}
+            put(present, replace(task, status="Running", node=machine.node.name, **first))
         elif task.start == "Pending" and task.status == "Binding" and task.node == machine.node.name:
             put(present, replace(task, status="Running"))
     return present

@@ -31,6 +31,7 @@ from tests.oracle.world import (
     ready,
     world_of,
 )
+from tests.oracle.zones import fits_zones, taken, zone_points
 
 NO_POINTS: Mapping[str, float] = {}
 
@@ -118,6 +119,8 @@ def move(world: World, job: Job, task: Task, status: str, node: str) -> None:
     if task.status in ACTIVE and account:
         charge(account, task, not job.preemptible, -1)
     comes = task.status == "Pending" and status in ACTIVE
+    if comes and node in world.machines:
+        task.zones = taken(task, world.machines[node], waits=status == "Pipelined")
     task.status, task.node = status, node
     if comes and task.pod.shape.share:
         task.devices = tuple(choose(task, world.machines[node], world.config)[0])
@@ -182,8 +185,9 @@ def best_node(
     if task.pod.shape.unsupported:
         return None
     machines = [world.machines[name] for name in offered]
+    most = max((len(machine.zones.zones) for machine in world.machines.values() if machine.zones), default=1)
     scores = {
-        machine.node.name: score(config, task, machine, machines, points.get(machine.node.name, 0.0))
+        machine.node.name: score(config, task, machine, machines, points.get(machine.node.name, 0.0), most)
         for machine in machines
     }
     for name in sorted(scores, key=lambda name: (-scores[name], name)):
@@ -202,8 +206,10 @@ def fits(task: Task, machine: Machine, later: bool, scored: bool = False) -> boo
 
     Shares ask for devices, all others for whole GPUs. ``scored``: as v0.17.0 has it when it scores the node.
     """
-    return fits_but_devices(task, machine, later) and (
-        not task.pod.shape.share or has_devices(task, machine, later, scored)
+    return (
+        fits_but_devices(task, machine, later)
+        and (not task.pod.shape.share or has_devices(task, machine, later, scored))
+        and fits_zones(task, machine, later)
     )
 
 
@@ -283,7 +289,9 @@ def matches(requirement: Requirement, node: Node) -> bool:
     return number > bound if requirement.op == "Gt" else number < bound
 
 
-def score(config: Config, task: Task, machine: Machine, offered: list[Machine], points: float) -> float:
+def score(
+    config: Config, task: Task, machine: Machine, offered: list[Machine], points: float, most_zones: int = 1
+) -> float:
     """Node scores (semantics 9), with the points of the topology level."""
     resource = "cpu" if kind_of(task.pod) in ("none", "legacy") else "gpu"
     has_gpus = machine.node.allocatable.get("gpu", 0.0) > 0 or has_mig(machine.node)
@@ -291,6 +299,7 @@ def score(config: Config, task: Task, machine: Machine, offered: list[Machine], 
     if "nominatednode" in config.plugins and task.pod.nominated_node == machine.node.name:
         total += 10_000_000
     total += points
+    total += zone_points(task, machine, most_zones)
     if "gpusharingorder" in config.plugins and may_join(task, machine):
         total += 10_000
     now = fits(task, machine, False, config.victims == "original") and not waits_for_leaving(machine, task)

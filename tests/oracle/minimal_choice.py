@@ -13,6 +13,7 @@ from tests.oracle.topology import Within, by_member, is_constrained, measure
 from tests.oracle.trial import come_back, evict, place_or_undo, restore, saved
 from tests.oracle.victims import Chunk
 from tests.oracle.world import RESOURCES, UNLIMITED, GroupSet, Machine, PodSet, Task
+from tests.oracle.zones import holds_of, zones_to_clear
 
 MOST_KINDS = 4
 # Whether pending pods of a search have points by the level that their set prefers, as in allocate (10.4, first rule).
@@ -179,19 +180,21 @@ def _clear_some(run: Few, task: Task, turn: Turn, within: Within) -> str | None:
         name = min(known, key=lambda each: known[each])
         many = len(chosen)
         here = sum(name in _homes(chunk) and chunk not in chosen for chunk in run.potential)
-        for skipped in range(here + 1):
-            before, counted = saved(run.session.world), {key: [*v] for key, v in left.items()}
-            cleared = _clear(run, task, name, skipped, turn.moves, chosen, left)
-            if cleared:
-                for chunk in chosen[many:]:
-                    barred -= set(_homes(chunk))
-                return name
-            restore(before)
-            del chosen[many:]
-            left.clear()
-            left.update(counted)
-            if cleared is False:
-                break
+        # In the order of victims; where that is not enough, with those of one NUMA zone alone, zone by zone.
+        for zone in (None, *zones_to_clear(task, run.session.world.machines[name])):
+            for skipped in range(here + 1):
+                before, counted = saved(run.session.world), {key: [*v] for key, v in left.items()}
+                cleared = _clear(run, task, name, (skipped, zone), turn, chosen, left)
+                if cleared:
+                    for chunk in chosen[many:]:
+                        barred -= set(_homes(chunk))
+                    return name
+                restore(before)
+                del chosen[many:]
+                left.clear()
+                left.update(counted)
+                if cleared is False:
+                    break
         barred.add(name)
 
 
@@ -244,10 +247,18 @@ def _fits_without(task: Task, machine: Machine, gone: list[Task]) -> bool:
 
 
 def _clear(
-    run: Few, task: Task, name: str, skipped: int, moves: bool, chosen: list[Chunk], left: dict[str, list[float]]
+    run: Few,
+    task: Task,
+    name: str,
+    left_out: tuple[int, int | None],
+    turn: Turn,
+    chosen: list[Chunk],
+    left: dict[str, list[float]],
 ) -> bool | None:
-    """Let the chunks on a node go but for the first few; None where there is too little room and shares kept one."""
-    world = run.session.world
+    """Let the chunks on a node go but for the first few, and those that hold nothing of a certain zone; None where
+    there is too little room and shares kept one.
+    """
+    world, (skipped, zone), moves = run.session.world, left_out, turn.moves
     machine = world.machines[name]
     refused = False
     dear = kind_of(task.pod) == "memory" and not may_take_on(world, run.job, task, name)
@@ -259,7 +270,7 @@ def _clear(
     if blockers and (fits(task, machine, later=True) or not accepts(machine, task)):
         return accepts(machine, task) and not dear
     for chunk in [each for each in run.potential if each not in chosen and name in _homes(each)][skipped:]:
-        if chunk in chosen:
+        if chunk in chosen or not (zone is None or any(holds_of(each, name, zone) for each in chunk.tasks)):
             continue
         taken, kept = _take_together(run, chunk, name, moves, chosen, left)
         refused = refused or kept

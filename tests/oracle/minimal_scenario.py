@@ -16,6 +16,7 @@ from tests.oracle.topology import Domain, Within, may_stay
 from tests.oracle.trial import Session, come_back, evict, is_evicted, place_or_undo, restore, saved
 from tests.oracle.victims import Chunk
 from tests.oracle.world import Account, Job, Machine, Task
+from tests.oracle.zones import home_is_free
 
 MOST_KINDS = 4
 
@@ -176,10 +177,9 @@ def may_return(home: Machine, task: Task) -> bool:
 
 
 def fits_at_home(task: Task, home: Machine) -> bool:
-    """Whether there is room where it was; of a pod with a share on its own devices."""
-    if not task.pod.shape.share:
-        return fits(task, home, later=True)
-    return fits_but_devices(task, home, later=True) and home_has_room(task, home)
+    """Whether there is room where it was: also of its NUMA zones, and of a pod with a share on its own devices."""
+    has_devices = not task.pod.shape.share or home_has_room(task, home)
+    return fits_but_devices(task, home, later=True) and has_devices and home_is_free(task, home)
 
 
 def _may_stand(machine: Machine, task: Task) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kai_sched import Config
+from kai_sched.model.numa import NodeZones
 from kai_sched.model.objects import Node, Pod, PodGroup, Queue, Share, Topology, TopologyConstraint
 from tests.oracle.devices import held, holds, unreserved
 
@@ -35,6 +36,8 @@ class Task:
     shadow: Task | None = None
     devices: tuple[int, ...] = ()
     first_devices: tuple[int, ...] = ()
+    zones: list[dict[str, int]] = field(default_factory=list)  # what it holds of each NUMA zone of its node
+    first_zones: list[dict[str, int]] = field(default_factory=list)  # and what it held at first
     reserves: bool = False
     price: float = 0.0
     least: float = 0.0
@@ -131,6 +134,8 @@ class Machine:
     reserved: frozenset[int] = frozenset()  # devices for which there is a reservation pod
     closed: frozenset[int] = frozenset()  # devices that their pods do not name: nobody joins them
     has_legacy: bool = False  # there are pods that ask for MIG devices in the legacy way
+    zones: NodeZones | None = None  # None: it has none that count
+    offered: list[dict[str, int]] = field(default_factory=list)  # what of each zone the pods below may hold together
 
     def room(self, resource: str, later: bool) -> float:
         """Idle, or with ``later`` what will be idle once the releasing pods have left; of GPUs whole ones."""

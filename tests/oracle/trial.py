@@ -15,6 +15,7 @@ from tests.oracle.chunk import next_chunk
 from tests.oracle.devices import chooses_home
 from tests.oracle.topology import Placing, Within, place_set
 from tests.oracle.world import Account, Job, Machine, Task, World, charge, put
+from tests.oracle.zones import gets_home
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def restore(before: Copy) -> None:
     """Everything as it was when it was saved; a copy serves once."""
     for task, was in before.tasks:
         task.status, task.node, task.virtual, task.shadow = was.status, was.node, was.virtual, was.shadow
-        task.before, task.devices = was.before, was.devices
+        task.before, task.devices, task.zones = was.before, was.devices, was.zones
     for machine, was_machine in before.machines:
         machine.idle, machine.releasing, machine.tasks = was_machine.idle, was_machine.releasing, was_machine.tasks
     for account, was_account in before.accounts:
@@ -110,6 +111,8 @@ def is_home(world: World, task: Task, node: str, local: bool) -> bool:
     eviction is taken back as well, which gives it the place that it had been promised, free or not (3.6). With a share
     home is the devices.
     """
+    if not (node != task.node or gets_home(task, world.machines[node])):
+        return False
     if task.pod.shape.share:
         return node == task.node and chooses_home(task, world.machines[node], world.config)
     return node in (task.node, task.shadow.node if task.shadow and local else "")

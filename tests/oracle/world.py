@@ -34,6 +34,7 @@ from tests.oracle.records import (
     Task,
     World,
 )
+from tests.oracle.zones import give_records, known_zones
 
 
 def world_of(cluster: Cluster, config: Config, now_ns: int, elsewhere: Sequence[Elsewhere] = ()) -> World:
@@ -45,6 +46,8 @@ def world_of(cluster: Cluster, config: Config, now_ns: int, elsewhere: Sequence[
         name: Machine(node, {r: a for r, a in node.allocatable.items() if a}, {})
         for name, node in sorted(cluster.nodes.items())
     }
+    for name, machine in machines.items():
+        machine.zones = known_zones(cluster, name, config)
     pods = sorted((pod for pod in cluster.pods.values() if pod.phase != Phase.FAILED), key=lambda pod: pod.uid)
     tasks = [Task(pod, status_of(pod, config, now_ns), pod.node) for pod in pods]
     groups = _bind(tasks, cluster, machines)
@@ -52,6 +55,8 @@ def world_of(cluster: Cluster, config: Config, now_ns: int, elsewhere: Sequence[
         _disbelieve(task, config)
     _price(tasks, machines, config)
     _share(tasks, machines, groups)
+    for name, machine in machines.items():
+        give_records(machine, [task for task in tasks if task.status in USED and task.node == name], config)
     for task in tasks:
         task.start = task.status
         if task.status in USED and task.node in machines:

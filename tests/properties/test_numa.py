@@ -21,6 +21,7 @@ from kai_sched.snapshot.tables import Status
 from kai_sched.solver.pipeline import solve
 from kai_sched.solver.solution import Solution
 from tests.oracle.numa import place_pod
+from tests.properties.test_evictions import MORE, by_scheduler, by_twin, decide_once, decided
 from tests.scenarios.objects import NOW_NS
 from tests.scenarios.table import read_text
 
@@ -165,6 +166,16 @@ def test_zones_are_given_away_once(text: str, victims: str) -> None:
             check_node(zones, running + [bind.zones for bind in here])
         else:
             assert not any(bind.zones for bind in here)
+
+
+@MORE
+@given(scenes(), st.sampled_from([("allocate",), ACTIONS]), st.sampled_from(["minimal", "original"]))
+def test_equals_the_twin(text: str, actions: tuple[str, ...], victims: str) -> None:
+    """The same pods end in the same places, and the same ones are evicted."""
+    (scene,) = read_text(text, "numa")
+    config = Config(actions, {**OPERATOR_PLUGINS, "numa": {}}, victims=victims)
+    ours, theirs = (decide_once(list(scene.objects), decider, config) for decider in (by_scheduler, by_twin))
+    assert decided(ours) == decided(theirs)
 
 
 @given(scenes())

@@ -17,6 +17,8 @@ from tests.oracle.actions import decide
 from tests.oracle.between import Stands, moved_on, objects_of, stamped
 from tests.oracle.pools import decide_pools
 from tests.oracle.world import RESOURCES
+from tests.oracle.zones import placement_of
+from tests.scenarios import numa
 from tests.scenarios.claims import moved_on as moved_on_claims
 from tests.scenarios.objects import NOW_NS
 from tests.scenarios.table import Scenario, blocks, evictions, expand, in_words, outcome
@@ -76,7 +78,7 @@ def in_scope(scenario: Scenario) -> bool:
     special = any("mig" in label or "node-pool" in label for label in labels)
     beyond = beyond or any(isinstance(item, ResourceSlice) for item in scenario.objects)
     special = special and not scenario.configs
-    return not beyond and not special and not {"restrict", "pool", "flat", "keep", "numa"} & scenario.options.keys()
+    return not beyond and not special and not {"restrict", "pool", "flat", "keep"} & scenario.options.keys()
 
 
 @by_name([(name, scenario) for name, scenario in SCENARIOS if in_scope(scenario)])
@@ -109,6 +111,9 @@ def test_oracle(scenario: Scenario) -> None:
             case ["node", name, kind, *amounts]:
                 machine = machines[name]
                 assert amounts == in_words(amounts, machine.idle if kind == "idle" else machine.releasing)
+            case [pod, "in", *words]:
+                (task,) = [each for each in found.world.tasks if each.pod.key == f"ns/{pod}"]
+                assert numa.in_words(placement_of(task, machines[task.node])) == words
             case [names, status, *nodes] if names != "group":
                 states = [found.pods[name if "/" in name else f"ns/{name}"] for name in expand(names)]
                 assert {each for each, _ in states} == {status}
