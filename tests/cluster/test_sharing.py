@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import yaml
 
 from kai_sched.api import names
 from tests.cluster import objects, sharing
@@ -12,7 +13,9 @@ from tests.cluster.client import Object
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import StartOperator
 from tests.cluster.device_plugin import NAMESPACE, DevicePlugin, device_of
+from tests.cluster.installed import install_webhooks, wait_authorities
 from tests.cluster.processes import wait_until
+from tests.tree import ROOT
 
 pytestmark = pytest.mark.usefixtures("plugin")
 
@@ -163,3 +166,24 @@ def test_sharing_that_is_turned_off_leaves_what_runs(cluster: Cluster, operator:
     cluster.delete("Pod", "a")
     wait_reservations(cluster, 0)
     sharing.check_history(cluster, since)
+
+
+def test_the_memory_of_single_containers(cluster: Cluster, operator: StartOperator) -> None:
+    """The pods of the guide: 6 GiB of one and 18 of the other fill a GPU, which the container that asks for it sees."""
+    cluster.add_namespace("ml")
+    (node,) = cluster.add_nodes(1, gpus=1)
+    cluster.kubectl("label", "node", node, "nvidia.com/gpu.memory=24576", "--overwrite")
+    cluster.kubectl("apply", "-f", "-", input=sharing.RUNTIME_CLASS)
+    replica = operator(webhooks=True)
+    assert replica.webhook_port
+    install_webhooks(cluster, replica.webhook_port, wait_authorities(cluster))  # it goes by the refusal while off
+    sharing.turn_on(cluster)
+    for each in yaml.safe_load_all((ROOT / "examples/gpu-sharing/containers.yaml").read_text()):
+        if each["kind"] != "Node":
+            cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump(each))
+    cluster.wait_bound(["serve", "notebook"], "ml")
+    serve, notebook = (cluster.pod(name, "ml") for name in ("serve", "notebook"))
+    assert sharing.groups_of(serve) == sharing.groups_of(notebook)
+    assert len(sharing.reservations(cluster)) == 1
+    names_of = [{each["name"] for each in container.get("env", ())} for container in serve["spec"]["containers"]]
+    assert [names.VISIBLE_DEVICES_ENV in each for each in names_of] == [False, True]

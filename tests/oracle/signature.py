@@ -54,6 +54,7 @@ def _of_task(task: Task) -> Signature:
         shape.anti_affinity,
         shape.preferred_affinity,
         shape.host_ports,
+        shape.numa,
         kind_of(task.pod),
     )
 

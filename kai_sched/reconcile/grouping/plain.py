@@ -58,6 +58,17 @@ def job(case: GroupingCase) -> Draft:
     return Draft(owner, min_member=annotated_minimum(owner))
 
 
+def stateful_set(case: GroupingCase) -> Draft:
+    """As ``base``. Its controller makes one pod after the other, unless it is told to make all at once."""
+    found = base(case)
+    if (found.min_member or 0) > 1:
+        policy = case.whole(case.owner).fields.at("spec").text("podManagementPolicy") or "OrderedReady"
+        if policy != "Parallel":
+            message = f"{policy} makes the second pod once the first one runs, and it starts with others: set Parallel"
+            case.note(case.owner.subject, "spec.podManagementPolicy", message)
+    return found
+
+
 def annotated_minimum(owner: Owner) -> int:
     """What the annotation of the workload says, else 1. Raises GroupingError."""
     key = names.BATCH_MIN_MEMBER_ANNOTATION

@@ -27,7 +27,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     (POD_VERSION, "Pod"): plain.pod,
     ("apps/v1", "Deployment"): plain.deployment,
     ("apps/v1", "ReplicaSet"): plain.base,
-    ("apps/v1", "StatefulSet"): plain.base,
+    ("apps/v1", "StatefulSet"): plain.stateful_set,
     ("batch/v1", "Job"): plain.job,
     ("batch/v1", "CronJob"): plain.cron_job,
     ("run.ai/v1", "RunaiJob"): plain.runai_job,

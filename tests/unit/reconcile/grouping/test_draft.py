@@ -314,3 +314,16 @@ def test_a_config_map_with_a_fault(data: dict[str, str], field: str, words: str)
     defaults, rules, (note,) = read_kinds(data, "ConfigMap kai/kinds")
     assert (defaults, rules, note.subject, note.field) == ({}, {}, "ConfigMap kai/kinds", field)
     assert words in note.message
+
+
+@pytest.mark.parametrize(
+    ("minimum", "spec", "told"),
+    [("2", {}, True), ("2", {"podManagementPolicy": "Parallel"}, False), ("1", {}, False)],
+)
+def test_a_gang_of_a_stateful_set_needs_all_pods_at_once(minimum: str, spec: dict[str, str], told: bool) -> None:
+    top = owner("apps/v1 StatefulSet", "db", spec=spec, annotations={"kai.scheduler/batch-min-member": minimum})
+    found = grouping(pod("db-0", top), World((top,)))
+    assert found.manifest["spec"]["minMember"] == int(minimum)
+    assert [(note.field, "set Parallel" in note.message) for note in found.notes] == [
+        ("spec.podManagementPolicy", True)
+    ] * told
