@@ -35,6 +35,7 @@ from kai_sched.cli.inputs import (
 from kai_sched.files.load import SimulationCase, load
 from kai_sched.files.sources import FilePosition
 from kai_sched.model.field_errors import FieldError
+from kai_sched.model.priorities import SHIPPED_CLASSES
 from kai_sched.model.problems import Problem
 from kai_sched.model.read.kinds import NAMESPACED
 from kai_sched.model.store import Cluster
@@ -219,9 +220,10 @@ def _objects_in(paths: Sequence[str], opened: Opened) -> Iterator[tuple[str, str
 
 def _added(paths: Sequence[str], opened: Opened) -> list[str]:
     """The objects in these files that are a part of the cluster, as nodes and queues are; the workload's namespace is
-    not."""
+    not, nor are the priority classes that every installation has."""
     usual = NAMESPACED | {"Namespace"}
-    return [f"{kind} {key}" for kind, key in _objects_in(paths, opened) if kind not in usual]
+    found = [(kind, key) for kind, key in _objects_in(paths, opened) if kind not in usual]
+    return [f"{kind} {key}" for kind, key in found if kind != "PriorityClass" or key not in SHIPPED_CLASSES]
 
 
 def _workloads_in(paths: Sequence[str], opened: Opened) -> list[Workload]:

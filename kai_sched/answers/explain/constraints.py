@@ -27,7 +27,7 @@ from kai_sched.model.queue_tree import path_to_root
 from kai_sched.model.resources import STORAGE_OF
 from kai_sched.model.selectors import admits
 from kai_sched.plan.amounts import show_amount, show_number
-from kai_sched.plan.reasons import NO_DOMAIN, OVER_QUOTA
+from kai_sched.plan.reasons import NO_DOMAIN, NODE_STATES, OVER_QUOTA
 from kai_sched.plan.result import QUEUE_RESOURCES, GroupState
 from kai_sched.reconcile.status.pod_conditions import unknown_group, unserved_pool
 from kai_sched.snapshot.verdicts import Verdict
@@ -35,6 +35,9 @@ from kai_sched.snapshot.verdicts import Verdict
 _HAS_ROOM = "with room for a pod"
 _NOT_ALIGNED = NODE_TEXTS[Verdict.NOT_ALIGNED]
 _OF_VOLUMES = (NODE_TEXTS[Verdict.NO_CAPACITY], NODE_TEXTS[Verdict.NOT_ATTACHABLE], STORAGE_OF, "attachable volume")
+# What ``node_word`` sees itself.
+_SEEN = frozenset(NODE_TEXTS[verdict] for verdict in (Verdict.TAINT, Verdict.NODE_AFFINITY, Verdict.NOT_ALIGNED))
+_WORDS = {"cpu": "CPU", "pods": "room for more pods"}
 _CONSTRAINED = "topology: its constraint cannot be met"
 
 
@@ -128,9 +131,10 @@ def _demand_text(change: object, waiting: Sequence[Pod], state: GroupState) -> s
     if demand == "nodeSelector":
         return f"node selector: {', '.join(f'{key}={value}' for key, value in selectors)}"
     if demand == "topologyConstraint":
-        if state.reason is None or state.reason.code != NO_DOMAIN:
+        if state.reason is None or not (state.reason.code == NO_DOMAIN or state.reason.missing):
             return _CONSTRAINED
-        return f"topology: {state.reason.message.split(';')[0]}"
+        said = state.reason.message.partition(";")[0]
+        return said if said.startswith("Topology ") else f"topology: {said}"
     words = {"nodeAffinity": "node affinity", "podAffinity": "pod affinity", "podAntiAffinity": "pod anti-affinity"}
     return f"{words.get(demand, demand)}: it is required, and leaves too few nodes"
 
@@ -168,6 +172,9 @@ def room_text(search: TrialSearch, waiting: Sequence[Pod]) -> str:
     state = search.base.last.groups.get(search.group)
     said = state.reason.message if state is not None and state.reason is not None else ""
     unaligned, homeless = _NOT_ALIGNED in said, any(text in said for text in _OF_VOLUMES)
+    facts = state.reason.facts if state is not None and state.reason is not None else None
+    verdicts = sorted(facts.verdicts.items(), key=lambda each: (-each[1], each[0])) if facts else []
+    others = [text for text, _ in verdicts if text not in _SEEN and text not in NODE_STATES]
     found: Counter[str] = Counter()
     names: dict[str, list[str]] = {}
     without = 0
@@ -183,6 +190,8 @@ def room_text(search: TrialSearch, waiting: Sequence[Pod]) -> str:
             word = "with room for a pod, but not in its NUMA zones"
         elif word == _HAS_ROOM and homeless:
             word = "with room for a pod, but not for its volumes"
+        elif word == _HAS_ROOM and others:
+            word = f"{_HAS_ROOM}, but {others[0]}"
         found[word] += 1
         names.setdefault(word, []).append(name)
     kind = "GPU node" if scarce == "gpu" else "node"
@@ -218,8 +227,10 @@ def node_word(node: Node, pod: Pod, idle: object) -> str:
     if pod.shape.node_affinity is not None and not admits(pod.shape.node_affinity, node):
         return "not matched by its node affinity"
     room = idle if isinstance(idle, dict) else {}
-    fits = all(room.get(name, 0.0) >= amount for name, amount in pod.shape.request)
-    return _HAS_ROOM if fits and not pod.shape.share else "full"
+    scarce = sorted(name for name, amount in pod.shape.request if room.get(name, 0.0) < amount)
+    if scarce and not pod.shape.share and ("gpu" if pod_gpus(pod) else "cpu") not in scarce:
+        return f"with too little {_WORDS.get(scarce[0], scarce[0])}"
+    return "full" if scarce or pod.shape.share else _HAS_ROOM
 
 
 def _numa_text(nodes: int) -> str:

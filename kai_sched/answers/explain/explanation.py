@@ -280,7 +280,7 @@ def needs_text(needs: Sequence[Needs]) -> str:
         pods = count(each.pods, "pod") + (" together" if each.together == each.pods > 1 else "")
         if 1 < each.together < each.pods:
             pods = f"{count(each.pods, 'pod')}, at least {each.together} together"
-        parts.append(f"{pods}, {'each ' if each.pods > 1 else ''}{', '.join(amounts)}")
+        parts.append(f"{pods}, {'each ' if each.pods > 1 else ''}{', '.join(amounts)}" if amounts else pods)
     total = sum(each.gpus * each.pods for each in needs)
     text = "; ".join(parts)
     return f"{text} = {gpus(total)} in all" if total and sum(each.pods for each in needs) > 1 else text

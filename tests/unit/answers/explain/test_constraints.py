@@ -150,3 +150,22 @@ def test_what_no_cycle_sees_is_told_as_that(text: str, told: str) -> None:
     (only,) = found.constraints
     assert (only.kind, only.text.startswith(told), only.without) == ("unseen", True, ())
     assert found.queue == "q"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("node a gpu=4 cpu=8\npod r-0 cpu=8 on=a\npod g-0 gpu=1 cpu=1", "room: 1 GPU node with too little CPU"),
+        (
+            "node a gpu=4\npod r-0 gpu=1 on=a ports=80\npod g-0 gpu=1 ports=80",
+            "room: 1 GPU node with room for a pod, but host port taken",
+        ),
+    ],
+)
+def test_what_is_short_where_gpus_are_free(text: str, told: str) -> None:
+    assert [each.text for each in explanation(f"queue q\n{text}").constraints if each.kind == "room"] == [told]
+
+
+def test_a_topology_that_is_missing_is_named() -> None:
+    found = explanation('node a gpu=4\nqueue q\ngroup g queue=q topology=racks required=rack\npod g-0 gpu=1')
+    assert [each.text for each in found.constraints] == ["Topology 'racks' does not exist: there is none"]
