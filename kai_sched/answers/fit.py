@@ -9,7 +9,7 @@ from typing import Literal
 
 from kai_sched.answers.changes import Remove
 from kai_sched.answers.difference import difference
-from kai_sched.answers.goal import Goal, goal_of, group_pods, holding, pod_gpus
+from kai_sched.answers.goal import Goal, goal_of, group_labels, group_pods, group_queue, holding, pod_gpus
 from kai_sched.answers.headlines import Costs, victims_of
 from kai_sched.answers.overview import room_of
 from kai_sched.answers.trial import TrialOutcome, Trials
@@ -87,8 +87,22 @@ def fit(
 ) -> list[Fit]:
     """Whether each of these workloads of the cluster would run, and what all of them together cost the others.
 
-    ``run_times`` says how long workloads run, by key of their group.
+    Those of each shard are looked at together, in their shard. ``run_times`` says how long workloads run, by key of
+    their group.
     """
+    shards: dict[str, tuple[Trials, list[Workload]]] = {}
+    for each in asked:
+        own = trials.of_shard_of(group_labels(trials.cluster, each.group))
+        shards.setdefault(own.config.node_pool, (own, []))[1].append(each)
+    found = {
+        each.workload: each for own, some in shards.values() for each in _fit_together(own, some, workloads, run_times)
+    }
+    return [found[each] for each in asked]
+
+
+def _fit_together(
+    trials: Trials, asked: Sequence[Workload], workloads: Workloads, run_times: Mapping[str, RunTime]
+) -> list[Fit]:
     together = trials.base
     without = trials.outcome([Remove(each.group) for each in asked])
     found = [_fit(trials, each, workloads, together, without) for each in asked]
@@ -118,7 +132,7 @@ def _fit(trials: Trials, asked: Workload, workloads: Workloads, together: TrialO
     verdict = WAITS if not runs else EVICTS if costs.victims else RUNS
     return Fit(
         workload=asked,
-        queue=state.queue if state else "",
+        queue=state.queue if state else group_queue(end, asked.group),
         verdict=verdict,
         pods=holding(pods),
         of_pods=len(pods),

@@ -53,6 +53,13 @@ def group_labels(cluster: Cluster, group: str) -> Mapping[str, str]:
     return known.labels if known is not None else pods[0].labels if pods else {}
 
 
+def group_queue(cluster: Cluster, group: str) -> str:
+    """The queue that the PodGroup with this key names, or the bare pod; "" for none."""
+    known = cluster.pod_groups.get(group)
+    pods = group_pods(cluster.pods, cluster.pod_groups, group)
+    return known.queue if known is not None else pods[0].queue if pods else ""
+
+
 def holding(pods: Iterable[Pod]) -> int:
     """How many of the pods have a node."""
     return sum(holds(pod) for pod in pods)

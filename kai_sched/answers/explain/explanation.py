@@ -16,7 +16,7 @@ from kai_sched.answers.explain.unknown_queue import unknown_queue
 from kai_sched.answers.explain.user_changes import user_findings
 from kai_sched.answers.explain.waiting import may_start, waiting_findings
 from kai_sched.answers.explain.workload_state import WorkloadState, workload_state
-from kai_sched.answers.goal import group_labels, group_pods, holding, pod_gpus
+from kai_sched.answers.goal import group_labels, group_pods, group_queue, holding, pod_gpus
 from kai_sched.answers.headlines import Costs, victims_of
 from kai_sched.answers.trial import Trials
 from kai_sched.answers.when import RunTime, When, when_starts
@@ -145,7 +145,7 @@ def explain(
     priority, preemptible = _standing(search, state, pods)
     return Explanation(
         workload=workload,
-        queue=state.queue if state else group.queue if group else pods[0].queue if pods else "",
+        queue=state.queue if state else group_queue(cluster, workload.group),
         priority_class=(group.priority_class if group else pods[0].priority_class if pods else ""),
         priority=priority,
         preemptible=preemptible,

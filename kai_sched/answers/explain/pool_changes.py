@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from kai_sched.answers.explain.constraints import Constraint, room_text
 from kai_sched.answers.explain.search import Changes, TrialSearch
 from kai_sched.answers.explain.suggestion import USER, Finding, NothingHelps, Suggestion
-from kai_sched.answers.goal import group_pods
+from kai_sched.answers.goal import group_queue
 from kai_sched.answers.workload_changes import InPool, InQueue
 from kai_sched.model.checks import leaf_queues
 from kai_sched.model.config import Config, sees_queue
@@ -27,10 +27,7 @@ def pool_findings(search: TrialSearch) -> Iterator[Finding]:
     others = [shard for shard in search.trials.shards if shard.node_pool != search.config.node_pool]
     if not others:
         return
-    cluster = search.trials.cluster
-    pods = group_pods(cluster.pods, cluster.pod_groups, search.group)
-    known = cluster.pod_groups.get(search.group)
-    queue = known.queue if known else pods[0].queue if pods else ""
+    queue = group_queue(search.trials.cluster, search.group)
     able: list[tuple[int, str, Changes]] = []
     looked = others[: search.affordable(len(others))]
     for shard in looked:

@@ -100,3 +100,30 @@ def test_many_nodes_are_told_as_few(nodes: list[str], told: str) -> None:
     cluster = "\n".join(f"node {name} gpu=4" for name in nodes)
     pods = f"group asked owner=Job/a\npod asked-0..{len(nodes) - 1} gpu=4"
     assert told in asked(pods, cluster).text
+
+
+def test_each_workload_is_looked_at_in_its_shard() -> None:
+    """Also where another shard was opened; one that no shard has names its queue all the same."""
+    pool, label = Config().node_pool_label, "labels=kai.scheduler/node-pool:"
+    shards = [Config(), Config(node_pool="b")]
+    cluster = cluster_of(f"""
+        node a gpu=8
+        node b gpu=8 {label}b
+        queue q gpu=8
+        queue qb gpu=8 {label}b
+        group one owner=Job/one queue=q
+        pod one-0 gpu=8
+        group two owner=Job/two queue=qb {label}b
+        pod two-0 gpu=4
+        group lost owner=Job/lost queue=q {label}c
+        pod lost-0 gpu=1
+    """)
+    assert cluster.pod_groups["ns/two"].labels == {pool: "b"}
+    workloads = workloads_of(cluster)
+    groups = [workloads.of(f"ns/{name}") for name in ("two", "lost", "one")]
+    found = fit(Trials(cluster, shards[0], NOW_NS, shards=shards), groups, workloads)
+    assert [(each.workload.name, each.verdict, each.queue) for each in found] == [
+        ("two", RUNS, "qb"),
+        ("lost", WAITS, "q"),
+        ("one", RUNS, "q"),
+    ]

@@ -167,5 +167,5 @@ def test_what_is_short_where_gpus_are_free(text: str, told: str) -> None:
 
 
 def test_a_topology_that_is_missing_is_named() -> None:
-    found = explanation('node a gpu=4\nqueue q\ngroup g queue=q topology=racks required=rack\npod g-0 gpu=1')
+    found = explanation("node a gpu=4\nqueue q\ngroup g queue=q topology=racks required=rack\npod g-0 gpu=1")
     assert [each.text for each in found.constraints] == ["Topology 'racks' does not exist: there is none"]
