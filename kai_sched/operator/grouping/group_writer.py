@@ -24,6 +24,11 @@ from kai_sched.operator.intake.event_sink import EventSink
 
 WORKERS = 32
 _DELAY_AFTER_CONFLICT_S = 0.05
+CONTESTED = 3  # times that the same is written before somebody else is taken to undo it
+UNDONE = (
+    "somebody else undoes what is written of it, so it is written less and less often: end the other writer, which "
+    "metadata.managedFields names"
+)
 
 log = structlog.get_logger("grouping")
 
@@ -71,24 +76,32 @@ class GroupWriter:
         kind, key = target
         known = self._sink.known(POD_GROUP).get(key)  # the version that a PodGroup is written over
         try:
-            await (self._write_group(key) if kind == POD_GROUP else self._write_pod(key))
+            times = await (self._write_group(key) if kind == POD_GROUP else self._write_pod(key))
         except ApiFailure as failure:
             await self._failed(target, failure, known)
-        else:
+            return
+        if times < CONTESTED:
             self._queue.done(target)
+            return
+        self._queue.failed(target)  # the next write waits, longer each time, until one of them stays
+        if times == CONTESTED:
+            self._reporter.write_refused(None, key, f"{kind[1]} {key}: {UNDONE}")
 
-    async def _write_group(self, key: str) -> None:
+    async def _write_group(self, key: str) -> int:
+        """Return how many times in a row the same was written; 0 where nothing was to be written."""
         found = self._groups.group_write(key)
         if found is None:
-            return
+            return 0
         exists, body = found
         write = replace_group if exists else create_group
         self._sink.changed_late(POD_GROUP, await write(self._api, key, body))
+        return self._groups.group_written(key)
 
-    async def _write_pod(self, key: str) -> None:
+    async def _write_pod(self, key: str) -> int:
         metadata = self._groups.pod_write(key)
         if metadata is not None:
             self._groups.pod_written(key, metadata, await mark_pod(self._api, key, metadata))
+        return 0
 
     async def _failed(self, target: Target, failure: ApiFailure, known: int | None) -> None:
         kind, key = target

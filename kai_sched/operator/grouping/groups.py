@@ -372,6 +372,15 @@ class Groups:
         group = self._groups.get(key)
         return None if group is None or not group.is_sure else self._shown.write(key, group.wanted, group.moves)
 
+    def group_written(self, key: str) -> int:
+        """The PodGroup was written as it is wanted: return how many times in a row that was the same."""
+        group = self._groups.get(key)
+        if group is None:
+            return 0
+        group.times_written = group.times_written + 1 if group.last_written == group.wanted else 1
+        group.last_written = group.wanted
+        return group.times_written
+
     def pod_write(self, key: str) -> Manifest | None:
         """Return the metadata that the pod has to get; None if nothing is to be written."""
         member = self._members.get(key)

@@ -48,6 +48,8 @@ class WantedGroup:
         time somebody changes the PodGroup after that was written, it does not any more.
     deciders
         The owners of its pods, where there can be several.
+    last_written, times_written
+        What was wanted when it was last written, and how many times in a row.
     """
 
     wanted: bytes
@@ -58,6 +60,8 @@ class WantedGroup:
     is_sure: bool = True
     is_written: bool = False
     moves: bool = False
+    last_written: bytes = b""
+    times_written: int = 0
     deciders: Deciders = field(default_factory=Deciders)
     _sources: dict[str, _Source] = field(default_factory=dict)
     _owners: dict[str, str] = field(default_factory=dict)  # of members, where there can be several

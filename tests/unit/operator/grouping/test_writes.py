@@ -96,3 +96,27 @@ async def test_a_conflict_that_cannot_be_looked_at_is_no_refusal(played: Played)
     await put_meets(played, "changed", is_told=False, then=fail)
     await until(lambda: played.api.objects[GROUP]["spec"]["minMember"] == 4)
     assert (played.events, failures) == ([], 0)
+
+
+async def test_a_write_that_somebody_else_undoes_is_made_less_and_less_often(played: Played) -> None:
+    """Such as a pod-grouper that was left running. It is told once, about the workload."""
+    owner = played.api.put(job())
+    played.owned(owner, "a")
+    played.start()
+    await settle(played)
+    wanted = played.api.objects[GROUP]["spec"]["minMember"]
+
+    async def undo() -> None:
+        while True:
+            found = played.api.objects[GROUP]
+            if found["spec"]["minMember"] != 7:
+                played.api.put({**found, "spec": {**found["spec"], "minMember": 7}}, GROUP)
+            await asyncio.sleep(0.001)
+
+    undoing = asyncio.create_task(undo())
+    await asyncio.sleep(0.25)
+    undoing.cancel()
+    assert 2 <= played.api.asked_for("PUT", "/podgroups") <= 15
+    told = [event.message for event in played.events if "somebody else undoes" in event.message]
+    assert len(told) == 1
+    await until(lambda: played.api.objects[GROUP]["spec"]["minMember"] == wanted)
