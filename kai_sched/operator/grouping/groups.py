@@ -374,12 +374,7 @@ class Groups:
 
     def group_written(self, key: str) -> int:
         """The PodGroup was written as it is wanted: return how many times in a row that was the same."""
-        group = self._groups.get(key)
-        if group is None:
-            return 0
-        group.times_written = group.times_written + 1 if group.last_written == group.wanted else 1
-        group.last_written = group.wanted
-        return group.times_written
+        return self._groups[key].written() if key in self._groups else 0
 
     def pod_write(self, key: str) -> Manifest | None:
         """Return the metadata that the pod has to get; None if nothing is to be written."""

@@ -68,6 +68,12 @@ class WantedGroup:
     _counts: Counter[str] = field(default_factory=Counter)  # members by owner
     _likes: dict[str, core.WirePod] = field(default_factory=dict)  # by owner, the pod that was decided last
 
+    def written(self) -> int:
+        """It was written as it is wanted: return how many times in a row that was the same."""
+        self.times_written = self.times_written + 1 if self.last_written == self.wanted else 1
+        self.last_written = self.wanted
+        return self.times_written
+
     def takes(self, grouping: Grouping, source: str, pod: core.WirePod, member: str | None) -> bool:
         """Take the decision about a pod, a member if its key is given; return whether the manifest is to be that."""
         if member is not None:
