@@ -185,7 +185,7 @@ def holds_of(task: Task, node: str, zone: int) -> bool:
 
 def gets_home(task: Task, machine: Machine) -> bool:
     """Whether an evicted pod would get just what it held."""
-    if not task.zones or machine.zones is None:
+    if not is_aligned(task) or machine.zones is None:
         return True
     return home_is_free(task, machine) and _some(taken(task, machine, True)) == _some(task.zones)
 
