@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
-from kai_sched.answers.changes import Override
 from kai_sched.answers.explain.search import Changes
 from kai_sched.answers.workload_changes import InQueue
 from kai_sched.lowering.queues import visible_queues
 from kai_sched.model.config import Config, sees_queue
 from kai_sched.model.objects import UNLIMITED, Queue, Share
 from kai_sched.model.queue_tree import missing_above, rooted_queues
-from kai_sched.model.store import Cluster
+from kai_sched.model.store import Cluster, Store
 
 _OPEN = Share(UNLIMITED, UNLIMITED, 1.0)
 _STAND_IN = "stand-in"
@@ -34,9 +33,27 @@ def unknown_queue(cluster: Cluster, name: str, config: Config) -> str:
     return f"queue {name!r} is ignored, as {f'there is no queue {above!r}' if above else 'its parents form a cycle'}"
 
 
+@dataclass(frozen=True, slots=True)
+class InOpenQueue:
+    """The group is in a new queue without bounds, with these ``labels``; ``parent`` need not exist."""
+
+    group: str
+    labels: tuple[tuple[str, str], ...]
+    parent: str
+
+    def apply(self, store: Store) -> None:
+        store.put(
+            Queue(_STAND_IN, uid="", parent=self.parent, cpu=_OPEN, memory=_OPEN, gpu=_OPEN, labels=dict(self.labels))
+        )
+        InQueue(self.group, _STAND_IN).apply(store)
+
+    @property
+    def flag(self) -> str:
+        return InQueue(self.group, _STAND_IN).flag
+
+
 def with_stand_in(group: str, config: Config) -> Changes:
-    """The changes that put the group into a new queue without bounds."""
-    labels: Mapping[str, str] = {config.node_pool_label: config.node_pool} if config.node_pool else {}
+    """The change that puts the group into a new queue without bounds."""
+    labels = ((config.node_pool_label, config.node_pool),) if config.node_pool else ()
     parent = "" if config.full_hierarchy_fairness else f"above-{_STAND_IN}"  # else it counts as a department
-    queue = Queue(_STAND_IN, uid="", parent=parent, cpu=_OPEN, memory=_OPEN, gpu=_OPEN, labels=labels)
-    return (Override("", (queue,)), InQueue(group, _STAND_IN))
+    return (InOpenQueue(group, labels, parent),)
