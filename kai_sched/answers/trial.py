@@ -97,6 +97,7 @@ class Trials:
         self.now_ns = now_ns
         self.work = 0
         self.shards = tuple(shards)
+        self._of_shards: dict[str, Trials] = {}  # by node pool
         self._decided = AllShards(shards if config.node_pools else (config,), decide, count)
         self._store = Store.of(cluster)
         stamp_stale(self._store, now_ns)
@@ -143,8 +144,13 @@ class Trials:
         """Trials of the same cluster, in which the shard is decided that has an object with these labels."""
         if in_pool(labels, self.config):
             return self
-        found = next((each for each in self.shards if in_pool(labels, each)), self.config)
-        return self._of(self._base, replace(found, fair_share=self.config.fair_share))
+        found = next((each for each in self.shards if in_pool(labels, each)), None)
+        if found is None:
+            return self
+        if found.node_pool not in self._of_shards:
+            own = replace(found, fair_share=self.config.fair_share)
+            self._of_shards[found.node_pool] = self._of(self._base, own)
+        return self._of_shards[found.node_pool]
 
     def _of(self, cluster: Cluster, config: Config) -> Trials:
         decided = self._decided

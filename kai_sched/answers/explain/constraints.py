@@ -15,9 +15,9 @@ from kai_sched.answers.explain.search import Changes, TrialSearch
 from kai_sched.answers.explain.suggestion import smallest_set
 from kai_sched.answers.explain.unknown_queue import unknown_queue, with_stand_in
 from kai_sched.answers.explain.user_changes import demand_changes
-from kai_sched.answers.goal import group_labels, group_pods, pod_gpus
+from kai_sched.answers.goal import group_labels, pod_gpus
 from kai_sched.answers.words import count, number, some
-from kai_sched.answers.workload_changes import Preemptible, Tolerate, WithoutDemand, waits
+from kai_sched.answers.workload_changes import Preemptible, Tolerate, WithoutDemand
 from kai_sched.api.names import DEFAULT_SCHEDULER
 from kai_sched.cycle.explain.groups import NODE_TEXTS
 from kai_sched.lowering.constraints import untolerated
@@ -81,12 +81,9 @@ def blocking(search: TrialSearch, raised: Set[str] = frozenset()) -> list[Constr
 
 
 def _candidates(search: TrialSearch, raised: Set[str]) -> Iterator[Constraint]:
-    cluster, result = search.trials.cluster, search.base.last
-    state = result.groups.get(search.group) or search.base.first.groups.get(search.group)
-    if state is None:
-        return
-    pods = group_pods(cluster.pods, cluster.pod_groups, search.group)
-    waiting = [pod for pod in pods if waits(pod)]
+    cluster, waiting = search.trials.cluster, search.waiting
+    state = search.base.last.groups.get(search.group) or search.base.first.groups.get(search.group)
+    assert state is not None  # the caller asks ``unseen`` otherwise
     problem = unknown_queue(cluster, state.queue, search.config)
     if problem:
         yield Constraint("queue", problem, True, with_stand_in(search.group, search.config))
@@ -94,7 +91,7 @@ def _candidates(search: TrialSearch, raised: Set[str]) -> Iterator[Constraint]:
         yield from _gates(search, state)
     for change, _ in demand_changes(search, waiting):
         yield Constraint("demand", _demand_text(change, waiting, state), True, (change,))
-    if refusing := refusing_nodes(search, waiting):
+    if refusing := refusing_nodes(search):
         yield Constraint("numa", _numa_text(len(refusing)), True, (WithoutDemand(search.group, "numaAlignment"),))
     if more := _more_room(search):
         yield Constraint("room", room_text(search, waiting), True, more)
@@ -170,11 +167,12 @@ def room_text(search: TrialSearch, waiting: Sequence[Pod]) -> str:
     pod = max(waiting, key=pod_gpus)
     scarce = "gpu" if pod_gpus(pod) else "cpu"
     state = search.base.last.groups.get(search.group)
-    said = state.reason.message if state is not None and state.reason is not None else ""
+    reason = state.reason if state is not None else None
+    said = reason.message if reason is not None else ""
     unaligned, homeless = _NOT_ALIGNED in said, any(text in said for text in _OF_VOLUMES)
-    facts = state.reason.facts if state is not None and state.reason is not None else None
-    verdicts = sorted(facts.verdicts.items(), key=lambda each: (-each[1], each[0])) if facts else []
-    others = [text for text, _ in verdicts if text not in _SEEN and text not in NODE_STATES]
+    verdicts = reason.facts.verdicts if reason is not None and reason.facts is not None else {}
+    most_first = sorted(verdicts, key=lambda text: (-verdicts[text], text))
+    others = [text for text in most_first if text not in _SEEN and text not in NODE_STATES]
     found: Counter[str] = Counter()
     names: dict[str, list[str]] = {}
     without = 0

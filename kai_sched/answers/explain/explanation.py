@@ -21,7 +21,6 @@ from kai_sched.answers.headlines import Costs, victims_of
 from kai_sched.answers.trial import Trials
 from kai_sched.answers.when import RunTime, When, when_starts
 from kai_sched.answers.words import count, gpus, since
-from kai_sched.answers.workload_changes import waits
 from kai_sched.answers.workloads import Workload, Workloads
 from kai_sched.model.garbage import collector_paused
 from kai_sched.model.objects import Pod, Shape
@@ -129,7 +128,7 @@ def explain(
         found = list(_findings(search, workloads))
         is_seen = state is not None and any(pod.scheduler == trials.config.scheduler_name for pod in pods)
         constraints = blocking(search, _raised_queues(found)) if is_seen else [unseen(search, pods)]
-    waiting = [pod for pod in pods if waits(pod)]
+    waiting = search.waiting
     suggested = [(each, costs_of(search, each, workloads)) for each in found if isinstance(each, Suggestion)]
     if found and len(trials.shards) > 1:
         pools = TrialSearch(trials.of_all_shards(), workload.group)
@@ -219,7 +218,7 @@ def _costs(search: TrialSearch, tried: Tried, workloads: Workloads, base: bool) 
     else:
         lost = [each for each in tried.evicted if each.cause == search.group]
         # The background makes room without a cause: it counts where it stays without the group.
-        if nameless := [each for each in tried.evicted if not each.cause]:
+        if tried.starts and (nameless := [each for each in tried.evicted if not each.cause]):
             spared = {each.pod for each in search.tried((Remove(search.group),)).evicted}
             lost += [each for each in nameless if each.pod not in spared]
     victims = victims_of(lost, cluster, workloads, search.trials.now_ns, frozenset(tried.bound))

@@ -11,7 +11,7 @@ from kai_sched.answers.explain.search import Changes, TrialSearch
 from kai_sched.answers.explain.suggestion import ADMINISTRATOR, Finding, NothingHelps, Suggestion, smallest_set
 from kai_sched.answers.goal import group_pods
 from kai_sched.answers.words import count as count_of
-from kai_sched.answers.workload_changes import WithoutDemand, waits
+from kai_sched.answers.workload_changes import WithoutDemand
 from kai_sched.model.config import in_pool
 from kai_sched.model.numa import Alignment, NodeZones
 from kai_sched.model.objects import Node, Pod
@@ -63,9 +63,7 @@ def _own_labels(nodes: Sequence[Node]) -> set[str]:
 
 def _least_request(search: TrialSearch) -> list[tuple[str, float]]:
     """What the smallest pod of the group that waits asks for, resource by resource."""
-    cluster = search.trials.cluster
-    pods = [pod for pod in group_pods(cluster.pods, cluster.pod_groups, search.group) if waits(pod)]
-    requests = [dict(pod.shape.request) for pod in pods]
+    requests = [dict(pod.shape.request) for pod in search.waiting]
     names = sorted({name for request in requests for name in request})
     return [(name, min(request.get(name, 0.0) for request in requests)) for name in names]
 
@@ -106,18 +104,16 @@ def may_refuse(zones: NodeZones | None, pod: Pod) -> bool:
     return zones is not None and zones.policy >= Alignment.RESTRICTED and pod.shape.numa is not None
 
 
-def refusing_nodes(search: TrialSearch, waiting: Sequence[Pod]) -> list[str]:
-    """The nodes of the pool whose kubelets refuse a pod of these that their NUMA zones cannot hold."""
+def refusing_nodes(search: TrialSearch) -> list[str]:
+    """The nodes of the pool whose kubelets refuse a pod that waits where their NUMA zones cannot hold it."""
     cluster, config = search.trials.cluster, search.config
     nodes = [name for name, node in sorted(cluster.nodes.items()) if in_pool(node.labels, config)]
-    return [name for name in nodes if any(may_refuse(cluster.node_zones.get(name), pod) for pod in waiting)]
+    return [name for name in nodes if any(may_refuse(cluster.node_zones.get(name), pod) for pod in search.waiting)]
 
 
 def _looser_alignment(search: TrialSearch) -> Iterator[Finding]:
     """Kubelets that take pods which they cannot align: for these, as if they asked for no alignment."""
-    cluster = search.trials.cluster
-    waiting = [pod for pod in group_pods(cluster.pods, cluster.pod_groups, search.group) if waits(pod)]
-    if not refusing_nodes(search, waiting):
+    if not refusing_nodes(search):
         return
     text = "topologyManagerPolicy best-effort on nodes"
     changes = (WithoutDemand(search.group, "numaAlignment"),)

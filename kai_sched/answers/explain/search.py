@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from kai_sched.answers.changes import Change
-from kai_sched.answers.goal import Goal, goal_of, group_labels
+from kai_sched.answers.goal import Goal, goal_of, group_labels, group_pods
 from kai_sched.answers.trial import TrialOutcome, Trials
+from kai_sched.answers.workload_changes import waits
 from kai_sched.model.config import pool_in_force
+from kai_sched.model.objects import Pod
 from kai_sched.plan.effects import Evict
 
 Changes = tuple[Change, ...]
@@ -60,6 +62,8 @@ class TrialSearch:
         What becomes of the cluster without a change.
     config
         The settings with the node pool of the group, also where all shards are decided.
+    waiting
+        The pods of the group that have no node yet.
     """
 
     def __init__(self, trials: Trials, group: str) -> None:
@@ -71,6 +75,8 @@ class TrialSearch:
         if trials.config.node_pools:
             pool = pool_in_force(group_labels(trials.cluster, group), trials.config)
             self.config = replace(trials.config, node_pool=pool, node_pools=())
+        pods = group_pods(trials.cluster.pods, trials.cluster.pod_groups, group)
+        self.waiting: list[Pod] = [pod for pod in pods if waits(pod)]
         self._work_before = trials.work
         self._tried: dict[Changes, Tried] = {(): self._judged(self.base)}
 

@@ -22,7 +22,6 @@ from kai_sched.answers.workload_changes import (
     Tolerate,
     WithoutDemand,
     constraints_of,
-    waits,
 )
 from kai_sched.lowering.constraints import untolerated
 from kai_sched.model.checks import leaf_queues
@@ -38,7 +37,7 @@ def user_findings(search: TrialSearch) -> Iterator[Finding]:
     """What the user can change, kind by kind."""
     cluster = search.trials.cluster
     pods = group_pods(cluster.pods, cluster.pod_groups, search.group)
-    waiting = [pod for pod in pods if waits(pod)]
+    waiting = search.waiting
     yield from _smaller_pods(search, waiting)
     if search.goal.least == 1:
         yield from _fewer_pods(search, pods)
