@@ -88,12 +88,12 @@ class VolumeBinder:
             self._fail(group, _unbound(FAULTS.note("volumes", group[0].pod, error)))
             return
         self._decided.update({_claim_of(write): write for write in writes})
-        shown = [write for write in writes if self._show(write)]
+        writing = [(write, self._show(write)) for write in writes]
         if not awaits and not refusal:
             self._submit(group)
             return
         # If one pod is refused, what the others need is written all the same: the next cycle uses it.
-        task = asyncio.create_task(self._carry_out(group, writes, shown, awaits, refusal), name="volumes")
+        task = asyncio.create_task(self._carry_out(group, writing, awaits, refusal), name="volumes")
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
@@ -125,22 +125,17 @@ class VolumeBinder:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _carry_out(
-        self,
-        group: Sequence[Bind],
-        writes: Sequence[VolumeWrite],
-        shown: Sequence[VolumeWrite],
-        awaits: Sequence[str],
-        why: str,
+        self, group: Sequence[Bind], writing: Sequence[tuple[VolumeWrite, bool]], awaits: Sequence[str], why: str
     ) -> None:
-        """Write, wait, and hand the group on; the store shows those of the writes that are ``shown``.
+        """Write, wait, and hand the group on. With ``why`` the group cannot be bound, whatever is written.
 
-        With ``why`` the group cannot be bound, whatever is written.
+        ``writing`` is what is written, and whether the store shows that.
         """
-        selected = {_claim_of(write) for write in writes if not isinstance(write, ClaimVolume)}
+        selected = {_claim_of(write) for write, _ in writing if not isinstance(write, ClaimVolume)}
         failure: BindFailure | None
         self._n_waiting += len(group)
         try:
-            await asyncio.gather(*(self._deliver(write, write in shown) for write in writes))
+            await asyncio.gather(*(self._deliver(write, is_shown) for write, is_shown in writing))
             async with asyncio.timeout(self._timeout_s):
                 failure = _unbound(why) if why else await self._until_bound(group, awaits, selected)
         except ApiFailure as error:
@@ -151,7 +146,7 @@ class VolumeBinder:
             failure = _unbound(FAULTS.note("volumes", group[0].pod, error))
         finally:
             self._n_waiting -= len(group)
-            for write in writes:
+            for write, _ in writing:
                 self._decided.pop(_claim_of(write), None)
         if failure is not None:
             self._fail(group, failure)
