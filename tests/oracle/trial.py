@@ -111,7 +111,7 @@ def is_home(world: World, task: Task, node: str, local: bool) -> bool:
     eviction is taken back as well, which gives it the place that it had been promised, free or not (3.6). With a share
     home is the devices.
     """
-    if not (node != task.node or gets_home(task, world.machines[node])):
+    if node == task.node and not gets_home(task, world.machines[node]):
         return False
     if task.pod.shape.share:
         return node == task.node and chooses_home(task, world.machines[node], world.config)

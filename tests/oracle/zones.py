@@ -44,9 +44,8 @@ def give_records(machine: Machine, tasks: Sequence[Task], config: Config) -> Non
             whole((name, zone.available.get(name, 0.0)) for name in names) for zone in machine.zones.zones
         ]
         for task in tasks:
-            for z, amounts in enumerate(task.zones):
-                for name, amount in amounts.items():
-                    machine.offered[z][name] += amount
+            for z, name, amount in entries(task.zones):
+                machine.offered[z][name] += amount
 
 
 def record_of(task: Task, zones: NodeZones) -> Held:
@@ -79,28 +78,19 @@ def sizes(zones: NodeZones) -> Held:
     return [whole((name, zone.allocatable.get(name, 0.0)) for name in reported(zones)) for zone in zones.zones]
 
 
+def entries(held: Held) -> list[tuple[int, str, int]]:
+    """(zone, resource, amount) of all that is held."""
+    return [(z, name, amount) for z, each in enumerate(held) for name, amount in sorted(each.items()) if amount]
+
+
 def free(machine: Machine, later: bool) -> Held:
-    """What is left of each zone; ``later``: once those that leave have left."""
-    assert machine.zones
+    """What can be taken of each zone: once those that leave have left, or now, when all hold what they ever do."""
     left = [dict(each) for each in machine.offered]
     for task in machine.tasks:
-        if task.zones and holds(task, later):
-            for z, amounts in enumerate(task.zones):
-                for name, amount in amounts.items():
-                    if name in left[z]:
-                        left[z][name] -= amount
-    return left
-
-
-def now_free(machine: Machine) -> Held:
-    """What can be taken at once: what leaving pods hold is only promised."""
-    left = free(machine, True)
-    for task in machine.tasks:
-        if task.zones and holds(task, False) and not holds(task, True):
-            for z, amounts in enumerate(task.zones):
-                for name, amount in amounts.items():
-                    if name in left[z]:
-                        left[z][name] -= amount
+        if holds(task, True) or (not later and holds(task, False)):
+            for z, name, amount in entries(task.zones):
+                if name in left[z]:
+                    left[z][name] -= amount
     return left
 
 
@@ -124,8 +114,7 @@ def placed(task: Task, machine: Machine, later: bool) -> Held | None:
     """What the pod would take of each zone; None: they cannot hold it."""
     zones = machine.zones
     assert zones
-    offered = free(machine, True) if later else now_free(machine)
-    offered = [{name: max(0, amount) for name, amount in each.items()} for each in offered]
+    offered = [{name: max(0, amount) for name, amount in each.items()} for each in free(machine, later)]
     return place_pod(zones.policy, requests(task, zones), offered, sizes(zones))
 
 
@@ -152,18 +141,13 @@ def home_is_free(task: Task, machine: Machine) -> bool:
     if not task.zones or machine.zones is None:
         return True
     left = free(machine, True)
-    return all(
-        amount <= left[z].get(name, amount) for z, each in enumerate(task.zones) for name, amount in each.items()
-    )
+    return all(amount <= left[z].get(name, amount) for z, name, amount in entries(task.zones))
 
 
 def meets_leaving(task: Task, leaving: Sequence[Task]) -> bool:
     """Whether one that leaves holds some of what the pod takes of a zone, also where there is enough for both."""
-    mine = {(z, name) for z, each in enumerate(task.zones) for name, amount in each.items() if amount}
-    theirs = {
-        (z, name) for other in leaving for z, each in enumerate(other.zones) for name, amount in each.items() if amount
-    }
-    return bool(mine & theirs)
+    mine = {(z, name) for z, name, _ in entries(task.zones)}
+    return any((z, name) in mine for other in leaving for z, name, _ in entries(other.zones))
 
 
 def placement_of(task: Task, machine: Machine) -> Placement:
@@ -187,11 +171,7 @@ def gets_home(task: Task, machine: Machine) -> bool:
     """Whether an evicted pod would get just what it held."""
     if not is_aligned(task) or machine.zones is None:
         return True
-    return home_is_free(task, machine) and _some(taken(task, machine, True)) == _some(task.zones)
-
-
-def _some(held: Held) -> list[tuple[int, str, int]]:
-    return [(z, name, amount) for z, each in enumerate(held) for name, amount in sorted(each.items()) if amount]
+    return home_is_free(task, machine) and entries(taken(task, machine, True)) == entries(task.zones)
 
 
 def zone_points(task: Task, machine: Machine, most: int) -> float:

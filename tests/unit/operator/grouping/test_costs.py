@@ -11,7 +11,7 @@ import pytest
 from kai_sched.operator.grouping import owner_cache, workload_grouper
 from kai_sched.reconcile.grouping import jobset, ray
 from kai_sched.reconcile.grouping.registry import group_of
-from tests.unit.operator.grouped import Played, below, job, ray_cluster, settle
+from tests.unit.operator.grouped import Object, Played, below, job, ray_cluster, settle
 
 pytestmark = pytest.mark.usefixtures("hundredths")
 
@@ -42,6 +42,21 @@ async def test_others_get_the_loop_between_pods_that_take_long(played: Played, m
     assert len(set(seen)) == len(seen) >= 15
 
 
+def job_set(played: Played, jobs: int) -> Object:
+    """A JobSet "js" of so many Jobs, none of which is there yet."""
+    meta = {"name": "js", "uid": "uid-js", "labels": {"kai.scheduler/queue": "team"}}
+    spec = {"replicatedJobs": [{"name": "w", "replicas": jobs, "template": {"spec": {}}}]}
+    top = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": meta, "spec": spec}
+    return played.api.put(top)
+
+
+def add_job(played: Played, top: Object, n: int) -> None:
+    """One Job of the JobSet, and its pod."""
+    label = "jobset.sigs.k8s.io"
+    labels = {f"{label}/replicatedjob-name": "w", f"{label}/job-index": str(n)}
+    played.owned(played.api.put(below(top, job(f"w-{n}"))), f"pod-{n}", labels=labels)
+
+
 async def test_jobs_of_a_job_set_share_what_follows_from_it(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is reconciled alone: eight at a time, with the answer of one of them."""
     jobs, built = 60, []
@@ -53,14 +68,9 @@ async def test_jobs_of_a_job_set_share_what_follows_from_it(played: Played, monk
 
     monkeypatch.setattr(jobset, "_sub_groups", counting)
     monkeypatch.setattr(owner_cache, "FRESH_S", 5.0)
-    meta = {"name": "js", "uid": "uid-js", "labels": {"kai.scheduler/queue": "team"}}
-    spec = {"replicatedJobs": [{"name": "w", "replicas": jobs, "template": {"spec": {}}}]}
-    top = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": meta, "spec": spec}
-    top = played.api.put(top)
-    label = "jobset.sigs.k8s.io"
+    top = job_set(played, jobs)
     for n in range(jobs):
-        labels = {f"{label}/replicatedjob-name": "w", f"{label}/job-index": str(n)}
-        played.owned(played.api.put(below(top, job(f"w-{n}"))), f"pod-{n}", labels=labels)
+        add_job(played, top, n)
     played.start()
     await settle(played)
     assert [played.place(f"pod-{n}") for n in range(jobs)] == [("pg-js-uid-js", f"w-replica-{n}") for n in range(jobs)]
@@ -75,16 +85,11 @@ async def test_jobs_that_come_one_after_the_other_are_asked_about_once(played: P
         await asyncio.sleep(0.004)
 
     played.api.before = slow
-    meta = {"name": "js", "uid": "uid-js", "labels": {"kai.scheduler/queue": "team"}}
-    spec = {"replicatedJobs": [{"name": "w", "replicas": jobs, "template": {"spec": {}}}]}
-    top = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": meta, "spec": spec}
-    top = played.api.put(top)
+    top = job_set(played, jobs)
     played.start()
     await asyncio.sleep(0.1)
-    label = "jobset.sigs.k8s.io"
     for n in range(jobs):
-        labels = {f"{label}/replicatedjob-name": "w", f"{label}/job-index": str(n)}
-        played.owned(played.api.put(below(top, job(f"w-{n}"))), f"pod-{n}", labels=labels)
+        add_job(played, top, n)
         await asyncio.sleep(0.002)
     await settle(played)
     while played.intake.groups._pending:  # noqa: ASYNC110 - tells nobody
