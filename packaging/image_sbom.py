@@ -42,8 +42,10 @@ def python(folder: Path) -> Iterator[PackageURL]:
 
 
 def bill(root: Path) -> Bom:
-    """What is installed in the image, of which kai-sched is the subject. ValueError where it is not there."""
-    (folder,) = root.glob(PACKAGES)
+    """What is installed in the image, of which kai-sched is the subject. Ends the process where it is not there."""
+    folder = next(root.glob(PACKAGES), None)
+    if folder is None:
+        sys.exit(f"{root}: no {PACKAGES} below it: name the root file system of a container of the image")
     packages = {url.to_string(): url for url in (*debian((root / "var/lib/dpkg/status").read_text()), *python(folder))}
     parts = [
         Component(name=url.name, version=url.version, purl=url, bom_ref=text, type=ComponentType.LIBRARY)
@@ -59,6 +61,8 @@ def bill(root: Path) -> Bom:
 
 def main() -> None:
     """Write the bill of the root file system that the first argument names into the file of the second one."""
+    if len(sys.argv) != 3:
+        sys.exit("Usage: make image-sbom ARGS='ROOT FILE'")
     root, target = map(Path, sys.argv[1:])
     found = bill(root)
     content = json.loads(make_outputter(found, OutputFormat.JSON, VERSION).output_as_string())
